@@ -1,0 +1,3 @@
+//! The contract as others see it.
+
+mod wire_format;
