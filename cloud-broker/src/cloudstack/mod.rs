@@ -1,0 +1,43 @@
+//! The client of a `CloudStack` API.
+//!
+//! Decides how a call is signed, sent, paid for from the account's rate, repeated, understood and, for jobs, waited
+//! for. Knows nothing of tenants' policy, of Kubernetes or of gRPC: what to call, and what an answer means for a
+//! balancer or a node, is for others.
+//!
+//! The way in is [`Account`] (one set of keys at one endpoint: budget, breaker, jobs, locks; whatever must not be
+//! done twice) and [`Api`] (an account seen by one tenant in one project), which has one method per command:
+//!
+//! * a look-up by id answers `Option`: `None` is "not there, or not visible to this caller";
+//! * a list answers a [`Listing`]; only a [`Complete`] one, whose unique ids are as many as the server counted before
+//!   and after, is evidence that something is absent;
+//! * a write answers [`Started`] once the server has taken it; [`Started::finished`] waits for its job. A job goes on
+//!   being watched when the caller leaves, and can be awaited again by its id;
+//! * an [`ApiError`] says what a caller can decide on, and whether the command may have taken effect nevertheless.
+
+mod account;
+mod api;
+mod breaker;
+mod budget;
+mod commands;
+mod envelope;
+mod error;
+mod http;
+mod jobs;
+mod locks;
+mod pace;
+mod paging;
+mod sign;
+pub mod types;
+
+pub use account::{Account, AccountError, ApiKeys, Environment, RateSettings, Settings};
+pub use api::{
+    AddressQuery, Api, Associate, AssociateTarget, CreateAclItem, CreateFirewallRule, CreateRule, FirewallProtocol,
+    MachineQuery, NetworkQuery, RuleChange, RuleQuery, Started,
+};
+pub use breaker::BreakerState;
+pub use commands::{Command, CommandClass};
+pub use error::{ApiError, Refusal};
+pub use jobs::JobFate;
+pub use locks::Guard;
+pub use pace::Pace;
+pub use paging::{Complete, Listing};
