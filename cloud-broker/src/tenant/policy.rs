@@ -1,0 +1,140 @@
+//! What the configuration lets a tenant do. Pure.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+
+use ipnet::IpNet;
+
+/// What a tenant may do inside its scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Ports of machines that a balancer may send to.
+    pub member_ports: PortRange,
+    /// Most public addresses of this cluster; without one there is no limit.
+    pub max_public_ips: Option<u32>,
+    /// Addresses that may be asked for or used.
+    pub allowed_addresses: AllowedAddresses,
+    /// Which Services may share an address.
+    pub address_sharing: AddressSharing,
+    /// Whether balancers of the controllers that came before are adopted.
+    pub take_over: bool,
+    /// Weight of the tenant among those of its account.
+    pub share: NonZeroU32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            member_ports: PortRange::NODE_PORTS,
+            max_public_ips: None,
+            allowed_addresses: AllowedAddresses::default(),
+            address_sharing: AddressSharing::Cluster,
+            take_over: true,
+            share: NonZeroU32::MIN,
+        }
+    }
+}
+
+/// A range of ports with both ends in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange {
+    first: u16,
+    last: u16,
+}
+
+impl PortRange {
+    /// The node ports of a Kubernetes cluster, unless it was told otherwise.
+    pub const NODE_PORTS: Self = Self { first: 30000, last: 32767 };
+
+    /// A range of at least one port; port 0 is none.
+    pub fn new(first: u16, last: u16) -> Option<Self> {
+        (first > 0 && first <= last).then_some(Self { first, last })
+    }
+
+    /// The lowest port.
+    pub const fn first(self) -> u16 {
+        self.first
+    }
+
+    /// The highest port.
+    pub const fn last(self) -> u16 {
+        self.last
+    }
+
+    /// Whether the port is in it.
+    pub const fn contains(self, port: u16) -> bool {
+        self.first <= port && port <= self.last
+    }
+}
+
+/// Networks whose addresses may be used; none named is all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedAddresses(Vec<IpNet>);
+
+impl AllowedAddresses {
+    /// Only addresses in these networks.
+    pub fn of(networks: Vec<IpNet>) -> Self {
+        Self(networks)
+    }
+
+    /// Whether the address may be used.
+    pub fn admit(&self, address: IpAddr) -> bool {
+        self.0.is_empty() || self.0.iter().any(|network| network.contains(&address))
+    }
+
+    /// Whether every address may be used.
+    pub const fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Which Services may have rules on one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressSharing {
+    /// All Services of the cluster, as the Go controller lets them.
+    Cluster,
+    /// Services of one namespace.
+    Namespace,
+    /// None: one Service, one address.
+    None,
+}
+
+impl AddressSharing {
+    /// The word of the configuration and of the contract.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::Namespace => "namespace",
+            Self::None => "none",
+        }
+    }
+
+    /// Reads the word of the configuration.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Cluster, Self::Namespace, Self::None].into_iter().find(|sharing| sharing.word() == word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_range_has_both_its_ends_and_is_never_empty() {
+        let range = PortRange::NODE_PORTS;
+        assert!(range.contains(30000) && range.contains(32767));
+        assert!(!range.contains(29999) && !range.contains(32768));
+        assert_eq!(PortRange::new(2, 1), None);
+        assert_eq!(PortRange::new(0, 1), None);
+        assert!(PortRange::new(7, 7).is_some_and(|range| range.contains(7)));
+    }
+
+    #[test]
+    fn without_a_list_every_address_is_allowed() {
+        let address: IpAddr = "192.0.2.7".parse().unwrap();
+        assert!(AllowedAddresses::default().admit(address));
+        let only = AllowedAddresses::of(vec!["192.0.2.0/29".parse().unwrap()]);
+        assert!(only.admit(address));
+        assert!(!only.admit("192.0.2.8".parse().unwrap()));
+    }
+}
