@@ -83,7 +83,9 @@ impl FaultKind {
     /// Reads a code that carries no fault. Two codes stand for a missing half of the contract or a lost caller.
     const fn from_code(code: Code) -> Self {
         match code {
-            Code::InvalidArgument | Code::OutOfRange | Code::FailedPrecondition | Code::Unimplemented => Self::Invalid,
+            Code::InvalidArgument | Code::OutOfRange | Code::FailedPrecondition | Code::Unimplemented => {
+                Self::Invalid
+            }
             Code::PermissionDenied | Code::Unauthenticated => Self::Denied,
             Code::NotFound => Self::NotFound,
             Code::Aborted | Code::AlreadyExists => Self::Conflict,
@@ -147,7 +149,13 @@ pub struct Fault {
 impl Fault {
     /// A fault with the advice that is usual for its kind.
     pub fn new(kind: FaultKind, reason: impl Into<Cow<'static, str>>, text: impl Into<String>) -> Self {
-        Self { kind, advice: kind.usual_advice(), reason: reason.into(), field: None, text: text.into() }
+        Self {
+            kind,
+            advice: kind.usual_advice(),
+            reason: reason.into(),
+            field: None,
+            text: text.into(),
+        }
     }
 
     /// The request can't be met because of this field.
@@ -156,7 +164,10 @@ impl Fault {
         field: impl Into<String>,
         text: impl Into<String>,
     ) -> Self {
-        Self { field: Some(field.into()), ..Self::new(FaultKind::Invalid, reason, text) }
+        Self {
+            field: Some(field.into()),
+            ..Self::new(FaultKind::Invalid, reason, text)
+        }
     }
 
     /// The same fault with other advice.
@@ -180,7 +191,11 @@ impl Fault {
 
     /// A call of the contract that this broker does not serve.
     pub fn unimplemented(call: &str) -> Self {
-        Self::new(FaultKind::Invalid, "UNIMPLEMENTED", format!("this broker does not serve {call}"))
+        Self::new(
+            FaultKind::Invalid,
+            "UNIMPLEMENTED",
+            format!("this broker does not serve {call}"),
+        )
     }
 }
 
@@ -193,7 +208,11 @@ impl From<Fault> for Status {
         if let Some(field) = &fault.field {
             metadata.insert("field".to_owned(), field.clone());
         }
-        let code = if fault.is_unimplemented() { Code::Unimplemented } else { fault.kind.code() };
+        let code = if fault.is_unimplemented() {
+            Code::Unimplemented
+        } else {
+            fault.kind.code()
+        };
         let mut details = ErrorDetails::new();
         details.set_error_info(fault.reason, DOMAIN, metadata);
         if let Advice::After(wait) = fault.advice {
@@ -234,8 +253,16 @@ impl From<Status> for Fault {
 impl Fault {
     fn from_foreign(status: &Status) -> Self {
         let kind = FaultKind::from_code(status.code());
-        let reason = if status.code() == Code::Unimplemented { "UNIMPLEMENTED" } else { FOREIGN };
-        let text = if status.message().is_empty() { status.code().description() } else { status.message() };
+        let reason = if status.code() == Code::Unimplemented {
+            "UNIMPLEMENTED"
+        } else {
+            FOREIGN
+        };
+        let text = if status.message().is_empty() {
+            status.code().description()
+        } else {
+            status.message()
+        };
         Self::new(kind, reason, text)
     }
 }
@@ -247,8 +274,14 @@ mod tests {
     #[test]
     fn every_kind_of_fault_survives_the_wire() {
         for kind in FaultKind::ALL {
-            for advice in [Advice::NeverUntilChanged, Advice::BackOff, Advice::After(Duration::from_millis(1500))] {
-                let fault = Fault::new(kind, "SOME_REASON", "port 80 is taken").with_advice(advice).with_field("ports[0]");
+            for advice in [
+                Advice::NeverUntilChanged,
+                Advice::BackOff,
+                Advice::After(Duration::from_millis(1500)),
+            ] {
+                let fault = Fault::new(kind, "SOME_REASON", "port 80 is taken")
+                    .with_advice(advice)
+                    .with_field("ports[0]");
                 assert_eq!(Fault::from(Status::from(fault.clone())), fault);
             }
         }
@@ -256,21 +289,35 @@ mod tests {
 
     #[test]
     fn a_status_of_somebody_else_is_read_by_its_code() {
-        let fault = Fault::from(Status::from_error(Box::new(std::io::Error::other("connection reset"))));
+        let fault = Fault::from(Status::from_error(Box::new(std::io::Error::other(
+            "connection reset",
+        ))));
         assert_eq!(fault.reason, FOREIGN);
-        assert_eq!(Fault::from(Status::unavailable("down")).kind, FaultKind::Unreachable);
-        assert_eq!(Fault::from(Status::permission_denied("no")).kind, FaultKind::Denied);
+        assert_eq!(
+            Fault::from(Status::unavailable("down")).kind,
+            FaultKind::Unreachable
+        );
+        assert_eq!(
+            Fault::from(Status::permission_denied("no")).kind,
+            FaultKind::Denied
+        );
     }
 
     #[test]
     fn a_call_that_an_older_broker_lacks_is_recognised_with_and_without_details() {
         assert!(Fault::from(Status::unimplemented("")).is_unimplemented());
         assert!(Fault::from(Status::from(Fault::unimplemented("PlanLoadBalancer"))).is_unimplemented());
-        assert_eq!(Status::from(Fault::unimplemented("PlanLoadBalancer")).code(), Code::Unimplemented);
+        assert_eq!(
+            Status::from(Fault::unimplemented("PlanLoadBalancer")).code(),
+            Code::Unimplemented
+        );
     }
 
     #[test]
     fn the_text_of_a_fault_is_what_people_read() {
-        assert_eq!(Fault::new(FaultKind::Busy, "X", "come back later").to_string(), "come back later");
+        assert_eq!(
+            Fault::new(FaultKind::Busy, "X", "come back later").to_string(),
+            "come back later"
+        );
     }
 }

@@ -11,7 +11,14 @@ pub use fault::{Advice, Fault, FaultKind};
 pub const CONTRACT_VERSION: u32 = 1;
 
 /// Messages, client and server of `cloudstack.broker.v1`.
-#[allow(missing_docs, clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction, reason = "generated code")]
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::pedantic,
+    clippy::nursery,
+    clippy::restriction,
+    reason = "generated code"
+)]
 #[allow(unused_qualifications, unreachable_pub, reason = "generated code")]
 pub mod v1 {
     tonic::include_proto!("cloudstack.broker.v1");

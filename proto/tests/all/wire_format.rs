@@ -10,9 +10,17 @@ use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorSet};
 fn listing() -> String {
     let set = FileDescriptorSet::decode(proto::FILE_DESCRIPTOR_SET).expect("the descriptor decodes");
     let mut lines = BTreeSet::new();
-    for file in set.file.iter().filter(|file| file.package() == "cloudstack.broker.v1") {
-        file.message_type.iter().for_each(|message| list_message("", message, &mut lines));
-        file.enum_type.iter().for_each(|item| list_enum("", item, &mut lines));
+    for file in set
+        .file
+        .iter()
+        .filter(|file| file.package() == "cloudstack.broker.v1")
+    {
+        file.message_type
+            .iter()
+            .for_each(|message| list_message("", message, &mut lines));
+        file.enum_type
+            .iter()
+            .for_each(|item| list_enum("", item, &mut lines));
         for service in &file.service {
             for call in &service.method {
                 lines.insert(format!(
@@ -35,7 +43,9 @@ fn list_message(outer: &str, message: &DescriptorProto, lines: &mut BTreeSet<Str
     let name = format!("{outer}{}", message.name());
     for field in &message.field {
         let oneof = field.oneof_index.filter(|_| !field.proto3_optional());
-        let group = oneof.and_then(|i| message.oneof_decl.get(usize::try_from(i).ok()?)).map_or("", |o| o.name());
+        let group = oneof
+            .and_then(|i| message.oneof_decl.get(usize::try_from(i).ok()?))
+            .map_or("", |o| o.name());
         lines.insert(format!(
             "field {name} {:03} {} {} {:?} {} {group}",
             field.number(),
@@ -45,13 +55,24 @@ fn list_message(outer: &str, message: &DescriptorProto, lines: &mut BTreeSet<Str
             field.label().as_str_name(),
         ));
     }
-    message.nested_type.iter().for_each(|inner| list_message(&format!("{name}."), inner, lines));
-    message.enum_type.iter().for_each(|inner| list_enum(&format!("{name}."), inner, lines));
+    message
+        .nested_type
+        .iter()
+        .for_each(|inner| list_message(&format!("{name}."), inner, lines));
+    message
+        .enum_type
+        .iter()
+        .for_each(|inner| list_enum(&format!("{name}."), inner, lines));
 }
 
 fn list_enum(outer: &str, item: &EnumDescriptorProto, lines: &mut BTreeSet<String>) {
     for value in &item.value {
-        lines.insert(format!("enum {outer}{} {:03} {}", item.name(), value.number(), value.name()));
+        lines.insert(format!(
+            "enum {outer}{} {:03} {}",
+            item.name(),
+            value.number(),
+            value.name()
+        ));
     }
 }
 
@@ -59,9 +80,14 @@ fn list_enum(outer: &str, item: &EnumDescriptorProto, lines: &mut BTreeSet<Strin
 fn nothing_that_the_first_version_had_has_changed_or_gone() {
     let now = listing();
     let now: BTreeSet<&str> = now.lines().collect();
-    let missing: Vec<&str> =
-        include_str!("first_version.txt").lines().filter(|line| !now.contains(line)).collect();
-    assert!(missing.is_empty(), "the wire format of the first version changed: {missing:#?}");
+    let missing: Vec<&str> = include_str!("first_version.txt")
+        .lines()
+        .filter(|line| !now.contains(line))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "the wire format of the first version changed: {missing:#?}"
+    );
 }
 
 #[test]
@@ -72,7 +98,12 @@ fn every_change_of_the_wire_format_is_seen_in_review() {
 #[test]
 fn unknown_fields_of_a_newer_peer_are_ignored() {
     // Field 1999, length-delimited, as a newer peer might send it.
-    let mut bytes = proto::v1::LoadBalancerRef { uid: "u".into(), namespace: "n".into(), name: "s".into() }.encode_to_vec();
+    let mut bytes = proto::v1::LoadBalancerRef {
+        uid: "u".into(),
+        namespace: "n".into(),
+        name: "s".into(),
+    }
+    .encode_to_vec();
     bytes.extend_from_slice(&[0xfa, 0x7c, 0x03, b'n', b'e', b'w']);
     let read = proto::v1::LoadBalancerRef::decode(bytes.as_slice()).expect("decodes");
     assert_eq!(read.name, "s");
@@ -80,6 +111,9 @@ fn unknown_fields_of_a_newer_peer_are_ignored() {
 
 #[test]
 fn an_unknown_enum_value_reads_as_unspecified() {
-    let port = proto::v1::WishPort { protocol: 99, ..Default::default() };
+    let port = proto::v1::WishPort {
+        protocol: 99,
+        ..Default::default()
+    };
     assert_eq!(port.protocol(), proto::v1::wish_port::Protocol::Unspecified);
 }

@@ -1,0 +1,138 @@
+//! What log lines look like: text for people or JSON for machines, on standard error.
+//!
+//! `-v` means what it means in Kubernetes' programs: 0 to 2 tell state changes, from 4 on every call, from 6 on traces.
+//! Libraries stay quiet below 8, and never log more than warnings about connections before that.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
+
+/// Our packages, as log targets.
+const OURS: [&str; 5] = [
+    "runtime",
+    "proto",
+    "k8s_agent",
+    "cloud_broker",
+    "cloudstack_simulator",
+];
+
+/// Flags for logs.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Logs")]
+pub struct LogArgs {
+    /// How much is logged: 0 to 2 state changes, 4 every call, 6 traces, 8 libraries too
+    #[arg(short = 'v', long = "v", value_name = "N", default_value_t = 2)]
+    pub verbosity: u8,
+
+    /// text for people, json for machines
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
+    pub logging_format: Format,
+}
+
+/// How a log line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// One line of text.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+impl LogArgs {
+    fn filter(&self) -> String {
+        let (ours, others) = match self.verbosity {
+            0..=3 => ("info", "warn"),
+            4 | 5 => ("debug", "warn"),
+            6 | 7 => ("trace", "info"),
+            _ => ("trace", "debug"),
+        };
+        // HTTP/2 frames and TLS records can hold secrets; no verbosity shows them.
+        let quiet = [
+            "h2=info",
+            "hyper=info",
+            "hyper_util=info",
+            "rustls=info",
+            "reqwest=info",
+            "kube_client=info",
+            "tower=info",
+        ];
+        let quiet = if self.verbosity >= 8 {
+            quiet.join(",")
+        } else {
+            String::new()
+        };
+        let ours: Vec<String> = OURS.iter().map(|target| format!("{target}={ours}")).collect();
+        [others.to_owned(), ours.join(","), quiet]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(",")
+    }
+
+    /// Starts logging for the whole process. A second call changes nothing.
+    pub fn start(&self) {
+        let builder = tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::new(self.filter()))
+            .with_span_events(FmtSpan::NONE)
+            .with_writer(std::io::stderr);
+        let started = match self.logging_format {
+            Format::Text => builder.with_ansi(false).try_init(),
+            Format::Json => builder
+                .json()
+                .flatten_event(true)
+                .with_current_span(true)
+                .try_init(),
+        };
+        if started.is_err() {
+            tracing::debug!("logging was started before");
+        }
+    }
+}
+
+/// An error and everything that caused it, each cause once, joined by colons.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let part = cause.to_string();
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::normal(2, "cloud_broker=info")]
+    #[case::calls(4, "cloud_broker=debug")]
+    #[case::traces(6, "cloud_broker=trace")]
+    #[case::frames_stay_hidden(9, "h2=info")]
+    fn verbosity_chooses_the_level(#[case] verbosity: u8, #[case] directive: &str) {
+        let args = LogArgs {
+            verbosity,
+            logging_format: Format::Text,
+        };
+        assert!(
+            args.filter().split(',').any(|part| part == directive),
+            "{}",
+            args.filter()
+        );
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let inner = std::io::Error::other("connection refused");
+        let outer = crate::secret::SecretError::Unreadable {
+            path: "/k".into(),
+            source: inner,
+        };
+        assert_eq!(chain(&outer), "secret file /k can't be read: connection refused");
+    }
+}
