@@ -27,9 +27,7 @@ async fn health_routes(seen: Seen) -> Routes {
         .await;
     let service = HealthServer::new(HealthService::from_health_reporter(reporter));
     let note = move |request: Request<()>| -> Result<Request<()>, Status> {
-        seen.lock()
-            .expect("not poisoned")
-            .extend(request.extensions().get::<Peer>().cloned());
+        seen.lock().extend(request.extensions().get::<Peer>().cloned());
         Ok(request)
     };
     Routes::new(tonic::service::interceptor::InterceptedService::new(
