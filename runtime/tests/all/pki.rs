@@ -25,10 +25,12 @@ impl Pki {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a CA");
-        Self {
+        let pki = Self {
             issuer,
             folder: tempfile::tempdir().expect("a folder"),
-        }
+        };
+        pki.write("ca.crt", &pki.issuer.pem());
+        pki
     }
 
     pub(crate) fn ca(&self) -> PathBuf {
