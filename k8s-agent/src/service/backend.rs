@@ -1,0 +1,202 @@
+//! What a backend is: something that gives a Service an address and takes it away again.
+//!
+//! Decides the shape of an order and of an answer, nothing else. There are two backends: the broker
+//! ([`super::broker_backend`]) and the pool of addresses that keepalived announces. Which one serves a Service is decided
+//! in [`super::choice`]; what is wanted of it in [`super::intent`]; what becomes of the answer in [`super::status`].
+//!
+//! One call is one round: a backend answers [`Outcome::Pending`] instead of holding the caller for long, and is asked
+//! again. It may be dropped at any point (the Service changed, leadership could have run out) and must be restartable
+//! from there.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use proto::Fault;
+use proto::v1::{Adoption, Dialect, LoadBalancerRef, Wish};
+
+/// The backends by name, as annotations, flags and metrics spell them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BackendName {
+    /// The load balancer of the cloud, made by the broker.
+    Cloud,
+    /// An address from a pool, announced by keepalived.
+    Keepalived,
+}
+
+impl BackendName {
+    /// Both, in the order in which a Service that may be held by either is removed.
+    pub const ALL: [Self; 2] = [Self::Cloud, Self::Keepalived];
+
+    /// The word in annotations, flags and metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Cloud => "cloud",
+            Self::Keepalived => "keepalived",
+        }
+    }
+
+    /// Reads the word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|name| name.word() == word)
+    }
+}
+
+/// A load balancer that is wanted.
+#[derive(Clone, Debug)]
+pub struct EnsureOrder {
+    /// The Service as it was read.
+    pub service: Arc<Service>,
+    /// Which Service it is for.
+    pub reference: LoadBalancerRef,
+    /// What is wanted.
+    pub wish: Wish,
+    /// Addresses that the Service's status shows now.
+    pub published: Vec<String>,
+}
+
+/// A load balancer that is no longer wanted.
+#[derive(Clone, Debug)]
+pub struct RemoveOrder {
+    /// Which Service it was for.
+    pub reference: LoadBalancerRef,
+    /// Hand the address over instead of releasing it.
+    pub keep_address: bool,
+    /// The network that the Service asked for; may be empty.
+    pub network: String,
+    /// Whose names the objects carry.
+    pub dialect: Dialect,
+    /// What a controller before this one recorded.
+    pub adoption: Adoption,
+    /// Addresses that the Service's status shows.
+    pub published: Vec<String>,
+}
+
+/// What a backend answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer<T> {
+    /// How far it got.
+    pub outcome: Outcome<T>,
+    /// What a person should see as an event.
+    pub notes: Vec<Notice>,
+}
+
+/// How far a backend got.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome<T> {
+    /// It is as it was ordered.
+    Settled(T),
+    /// Not yet; ask again.
+    Pending(Pending),
+}
+
+/// When to ask again, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// Zero is at once.
+    pub retry_after: Duration,
+    /// The step that is waited for.
+    pub step: String,
+    /// Stable word in capitals.
+    pub reason: String,
+    /// For people.
+    pub text: String,
+}
+
+/// A load balancer that is as it was ordered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Where clients reach it.
+    pub ingress: Vec<Reached>,
+    /// Addresses that go as soon as the status no longer shows them.
+    pub leaving: Vec<String>,
+    /// Facts for the annotations of older controllers; a backend without a cloud has none.
+    pub outputs: Option<Outputs>,
+    /// Changes that this call made.
+    pub changes: u32,
+}
+
+/// An address that clients reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The address.
+    pub ip: String,
+    /// Traffic must pass the load balancer, because it adds or ends something (`ipMode: Proxy`).
+    pub proxy: bool,
+}
+
+/// Facts about the address in the cloud.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outputs {
+    /// Id of the address.
+    pub address_id: String,
+    /// Id of the network.
+    pub network_id: String,
+    /// The cluster owns the address.
+    pub address_owned: bool,
+}
+
+/// A load balancer that is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Addresses given back.
+    pub released: Vec<String>,
+    /// Addresses that stay allocated.
+    pub kept: Vec<String>,
+    /// Changes that this call made; 0 means that nothing was there.
+    pub changes: u32,
+}
+
+/// Something that a person should see as an event on the Service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Notice {
+    /// Warning, or only worth knowing.
+    pub warning: bool,
+    /// Reason of the event.
+    pub reason: String,
+    /// Field of the Service it is about; may be empty.
+    pub field: String,
+    /// What happened and what to do.
+    pub text: String,
+}
+
+impl Notice {
+    /// A warning about a field.
+    pub fn warning(reason: impl Into<String>, field: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { warning: true, reason: reason.into(), field: field.into(), text: text.into() }
+    }
+
+    /// Something worth knowing about a field.
+    pub fn normal(reason: impl Into<String>, field: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { warning: false, ..Self::warning(reason, field, text) }
+    }
+
+    /// The text of the event: the field first, where there is one.
+    pub fn message(&self) -> String {
+        if self.field.is_empty() { self.text.clone() } else { format!("{}: {}", self.field, self.text) }
+    }
+}
+
+/// Whether a backend has something recorded for a Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// It has.
+    Yes,
+    /// It has not.
+    No,
+    /// It can't say without work that only an order does.
+    Unknown,
+}
+
+/// Something that gives a Service an address and takes it away again.
+pub trait Backend: Send + Sync + 'static {
+    /// Makes the load balancer what the order says, or gets nearer. The same order again changes nothing.
+    fn ensure(&self, order: EnsureOrder) -> impl Future<Output = Result<Answer<Settled>, Fault>> + Send;
+
+    /// Removes what the backend has for the Service. Settled when nothing is left, also if nothing was there.
+    fn remove(&self, order: RemoveOrder) -> impl Future<Output = Result<Answer<Removed>, Fault>> + Send;
+
+    /// Whether the backend has something recorded for the Service. Cheap: no call to anybody.
+    fn holds(&self, service: &Service) -> Holds;
+}

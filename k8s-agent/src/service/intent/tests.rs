@@ -1,0 +1,386 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::service::choice::{CLOUD_CLASS, KEEPALIVED_CLASS};
+use proto::v1::dialect::Kind;
+use proto::v1::wish_port::Protocol;
+
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+fn rules(running: Running) -> Rules {
+    Rules { running, dialect: Dialect { kind: Kind::Apache as i32, cluster_name: "kubernetes".to_owned() } }
+}
+
+fn circumstances() -> Circumstances {
+    Circumstances { keepalived_holds: Holds::No, offer: Offer::Unknown }
+}
+
+/// A Service of type LoadBalancer with one TCP port, changed by `change`.
+fn service(change: Value) -> Service {
+    let mut value = json!({
+        "metadata": {"uid": "769e278b-2454-4793-9a1f-6b9a47560490", "namespace": "default", "name": "web"},
+        "spec": {
+            "type": "LoadBalancer",
+            "ipFamilies": ["IPv4"],
+            "sessionAffinity": "None",
+            "ports": [{"name": "http", "protocol": "TCP", "port": 80, "nodePort": 30080}],
+        },
+    });
+    merge(&mut value, change);
+    serde_json::from_value(value).unwrap()
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+fn annotated(name: &str, value: &str) -> Value {
+    json!({"metadata": {"annotations": {name: value}}})
+}
+
+fn cloud(service: &Service) -> Intent {
+    of(service, &rules(Running::One(BackendName::Cloud)), &circumstances())
+}
+
+fn keepalived(service: &Service) -> Intent {
+    of(service, &rules(Running::One(BackendName::Keepalived)), &circumstances())
+}
+
+fn ensured(intent: Intent) -> Wanted {
+    match intent {
+        Intent::Ensure(wanted) => *wanted,
+        other => panic!("not ensured: {other:?}"),
+    }
+}
+
+fn refused(intent: Intent) -> Vec<Problem> {
+    match intent {
+        Intent::Refuse(problems) => problems,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn word(intent: &Intent) -> &'static str {
+    match intent {
+        Intent::Ensure(_) => "ensure",
+        Intent::Remove(removal) => match removal.ending {
+            Ending::Deleted => "remove: deleted",
+            Ending::TypeChanged => "remove: type",
+            Ending::ClassChanged => "remove: class",
+            Ending::Vanished => "remove: vanished",
+        },
+        Intent::Skip(_) => "skip",
+        Intent::Refuse(_) => "refuse",
+        Intent::Wait(_) => "wait",
+    }
+}
+
+fn finalizer() -> Value {
+    json!({"finalizers": ["example/other", FINALIZER]})
+}
+
+#[rstest]
+#[case::s_01_cluster_ip(json!({"spec": {"type": "ClusterIP"}}), "skip")]
+#[case::s_02_udp(json!({"spec": {"ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}]}}), "ensure")]
+#[case::s_03_tcp(json!({}), "ensure")]
+#[case::s_05_class_of_somebody_else(json!({"spec": {"loadBalancerClass": "example.com/lb"}}), "skip")]
+#[case::s_06_type_changed_with_finalizer(
+    json!({"metadata": finalizer(), "spec": {"type": "ClusterIP"}}), "remove: type")]
+#[case::s_07_deleted_with_finalizer(
+    json!({"metadata": {"deletionTimestamp": NOW, "finalizers": [FINALIZER]}}), "remove: deleted")]
+#[case::s_08_served_already(json!({"metadata": finalizer()}), "ensure")]
+#[case::s_19_no_finalizer_no_cleanup(json!({"spec": {"type": "NodePort"}}), "skip")]
+#[case::s_20_finalizer_and_node_port(json!({"metadata": finalizer(), "spec": {"type": "NodePort"}}), "remove: type")]
+#[case::s_21_finalizer_and_load_balancer(json!({"metadata": finalizer()}), "ensure")]
+#[case::s_22_finalizer_and_deletion(
+    json!({"metadata": {"deletionTimestamp": NOW, "finalizers": [FINALIZER]}, "spec": {"type": "NodePort"}}),
+    "remove: deleted")]
+#[case::s_168_deleted_without_our_finalizer(
+    json!({"metadata": {"deletionTimestamp": NOW, "finalizers": ["example/other"]}}), "skip")]
+#[case::s_169_class_of_somebody_else_with_our_finalizer(
+    json!({"metadata": finalizer(), "spec": {"loadBalancerClass": "example.com/lb"}}), "remove: class")]
+#[case::our_class(json!({"spec": {"loadBalancerClass": CLOUD_CLASS}}), "ensure")]
+#[case::class_of_a_backend_that_does_not_run(json!({"spec": {"loadBalancerClass": KEEPALIVED_CLASS}}), "skip")]
+#[case::no_uid(json!({"metadata": {"uid": ""}}), "skip")]
+#[case::deletion_wins_over_a_refusal(
+    json!({"metadata": {"deletionTimestamp": NOW, "finalizers": [FINALIZER],
+                        "annotations": {annotations::PROXY_PROTOCOL: "maybe"}}}),
+    "remove: deleted")]
+fn which_services_are_ours(#[case] change: Value, #[case] expected: &str) {
+    assert_eq!(word(&cloud(&service(change))), expected);
+}
+
+#[rstest]
+#[case::h_72_none(json!({}), false)]
+#[case::h_73_unrelated(json!({"finalizers": ["example/other"]}), false)]
+#[case::h_74_ours(json!({"finalizers": [FINALIZER]}), true)]
+#[case::h_75_ours_and_unrelated(finalizer(), true)]
+fn whether_our_finalizer_is_there(#[case] metadata: Value, #[case] expected: bool) {
+    assert_eq!(has_finalizer(&service(json!({"metadata": metadata}))), expected);
+}
+
+#[test]
+fn a_plain_service_becomes_a_plain_wish() {
+    let wanted = ensured(cloud(&service(json!({}))));
+    assert_eq!(wanted.backend, BackendName::Cloud);
+    assert_eq!(wanted.notices, []);
+    assert!(!wanted.record_backend);
+    let wish = wanted.wish;
+    assert_eq!(wish.ports.len(), 1);
+    let port = &wish.ports[0];
+    assert_eq!((port.name.as_str(), port.protocol(), port.port, port.node_port), ("http", Protocol::Tcp, 80, 30080));
+    assert!(!port.proxy_protocol);
+    assert_eq!(wish.algorithm(), Algorithm::RoundRobin);
+    assert_eq!(wish.dialect.unwrap().kind(), Kind::Apache);
+    assert_eq!((wish.sources.len(), wish.requested_address.as_str(), wish.keep_address), (0, "", false));
+}
+
+#[rstest]
+#[case::s_04_sctp(json!({"spec": {"ports": [{"port": 9, "protocol": "SCTP", "nodePort": 30009}]}}), "spec.ports[0].protocol")]
+#[case::unknown_protocol(
+    json!({"spec": {"ports": [{"port": 9, "protocol": "QUIC", "nodePort": 30009}]}}), "spec.ports[0].protocol")]
+#[case::node_port_not_allocated(
+    json!({"spec": {"allocateLoadBalancerNodePorts": false, "ports": [{"port": 80, "protocol": "TCP"}]}}),
+    "spec.ports[0].nodePort")]
+#[case::no_ports(json!({"spec": {"ports": []}}), "spec.ports")]
+#[case::ipv6_only(json!({"spec": {"ipFamilies": ["IPv6"]}}), "spec.ipFamilies")]
+#[case::ipv6_only_without_the_list(json!({"spec": {"ipFamilies": null, "clusterIP": "fd00::1"}}), "spec.ipFamilies")]
+#[case::bad_range(json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8", "10.0.0.1"]}}), "spec.loadBalancerSourceRanges[1]")]
+#[case::only_ipv6_ranges(json!({"spec": {"loadBalancerSourceRanges": ["2001:db8::/32"]}}), "spec.loadBalancerSourceRanges")]
+#[case::address_that_is_none(json!({"spec": {"loadBalancerIP": "lb.example.com"}}), "spec.loadBalancerIP")]
+#[case::address_of_ipv6(json!({"spec": {"loadBalancerIP": "2001:db8::1"}}), "spec.loadBalancerIP")]
+fn a_service_that_can_not_be_served_is_refused_with_the_field(#[case] change: Value, #[case] field: &str) {
+    let problems = refused(cloud(&service(change)));
+    assert_eq!(problems.iter().map(|problem| problem.field.as_str()).collect::<Vec<_>>(), [field]);
+}
+
+#[rstest]
+#[case::boolean(annotations::PROXY_PROTOCOL, "enabled")]
+#[case::address(annotations::ADDRESS, "any")]
+#[case::networks(annotations::SOURCE_CIDRS, "all")]
+#[case::backend(annotations::BACKEND, "keepalived")]
+fn an_annotation_that_can_not_be_met_is_refused_with_its_name(#[case] name: &str, #[case] value: &str) {
+    let problems = refused(cloud(&service(annotated(name, value))));
+    assert_eq!(problems[0].field, annotations::field(name));
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once() {
+    let problems = refused(cloud(&service(json!({
+        "metadata": {"annotations": {annotations::PROXY_PROTOCOL: "maybe"}},
+        "spec": {"ipFamilies": ["IPv6"], "loadBalancerIP": "x", "ports": [{"port": 9, "protocol": "SCTP"}]},
+    }))));
+    let fields: Vec<_> = problems.iter().map(|problem| problem.field.as_str()).collect();
+    assert_eq!(
+        fields,
+        [
+            &annotations::field(annotations::PROXY_PROTOCOL),
+            "spec.ipFamilies",
+            "spec.ports[0].protocol",
+            "spec.ports[0].nodePort",
+            "spec.loadBalancerIP"
+        ]
+    );
+}
+
+#[test]
+fn keepalived_needs_no_node_ports_and_decides_about_protocols_itself() {
+    let wanted = ensured(keepalived(&service(json!({"spec": {"ports": [{"port": 9, "protocol": "SCTP"}]}}))));
+    assert_eq!(wanted.backend, BackendName::Keepalived);
+    assert_eq!(wanted.wish.ports[0].protocol(), Protocol::Sctp);
+}
+
+fn sources(ranges: &[&str], kubernetes: Option<&str>, cloudstack: Option<&str>) -> (Result<Vec<String>, Vec<String>>, Vec<String>) {
+    let mut annotated = serde_json::Map::new();
+    if let Some(value) = kubernetes {
+        annotated.insert(annotations::SOURCE_RANGES.to_owned(), json!(value));
+    }
+    if let Some(value) = cloudstack {
+        annotated.insert(annotations::SOURCE_CIDRS.to_owned(), json!(value));
+    }
+    let change = json!({"metadata": {"annotations": annotated}, "spec": {"loadBalancerSourceRanges": ranges}});
+    match cloud(&service(change)) {
+        Intent::Ensure(wanted) => {
+            (Ok(wanted.wish.sources), wanted.notices.into_iter().map(|notice| notice.reason).collect())
+        }
+        Intent::Refuse(problems) => (Err(problems.into_iter().map(|problem| problem.field).collect()), Vec::new()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[rstest]
+#[case::h_50_nothing_set(&[], None, None, &[])]
+#[case::h_51_empty_kubernetes_annotation(&[], Some(""), None, &[])]
+#[case::h_46_field(&["10.0.0.1/32"], None, None, &["10.0.0.1/32"])]
+#[case::h_46_annotation(&[], Some("10.0.0.1/32"), None, &["10.0.0.1/32"])]
+#[case::h_47_duplicate(&["10.0.0.1/32", "10.0.0.1/32"], None, None, &["10.0.0.1/32"])]
+#[case::h_48_two(&["10.0.0.2/32", "10.0.0.1/32"], None, None, &["10.0.0.1/32", "10.0.0.2/32"])]
+#[case::h_49_blanks(&[" 10.0.0.1/32 ", " 10.0.0.2/32"], None, None, &["10.0.0.1/32", "10.0.0.2/32"])]
+#[case::h_52_one_host_is_not_everybody(&["10.0.0.1/32"], None, None, &["10.0.0.1/32"])]
+#[case::h_55_everybody(&["0.0.0.0/0"], None, None, &[])]
+#[case::h_56_everybody_with_host_bits(&["192.168.0.0/0"], None, None, &[])]
+#[case::h_57_everybody_and_one(&["10.0.0.1/32", "0.0.0.0/0"], None, None, &[])]
+#[case::the_field_hides_the_kubernetes_annotation(&["10.0.0.0/8"], Some("192.0.2.0/24"), None, &["10.0.0.0/8"])]
+#[case::both_voices_narrow(&["10.0.0.0/8", "192.0.2.0/24"], None, Some("10.1.0.0/16,172.16.0.0/12"), &["10.1.0.0/16"])]
+#[case::both_voices_narrow_the_other_way(&["10.1.0.0/16"], None, Some("10.0.0.0/8"), &["10.1.0.0/16"])]
+#[case::everybody_and_some(&["0.0.0.0/0"], None, Some("10.0.0.0/8"), &["10.0.0.0/8"])]
+#[case::cloudstack_annotation_alone(&[], None, Some("10.0.0.0/8"), &["10.0.0.0/8"])]
+fn sources_are_merged(
+    #[case] ranges: &[&str],
+    #[case] kubernetes: Option<&str>,
+    #[case] cloudstack: Option<&str>,
+    #[case] expected: &[&str],
+) {
+    let (merged, notices) = sources(ranges, kubernetes, cloudstack);
+    assert_eq!(merged.unwrap(), expected);
+    assert!(notices.is_empty(), "{notices:?}");
+}
+
+#[test]
+fn lists_that_share_nobody_are_refused() {
+    let (merged, _) = sources(&["10.0.0.0/8"], None, Some("192.0.2.0/24"));
+    assert_eq!(merged.unwrap_err(), [annotations::field(annotations::SOURCE_CIDRS)]);
+}
+
+#[test]
+fn an_empty_cloudstack_annotation_restricts_nothing_and_says_so() {
+    assert_eq!(sources(&[], None, Some("")), (Ok(Vec::new()), vec!["SourceCidrsEmpty".to_owned()]));
+    assert_eq!(sources(&["10.0.0.0/8"], None, Some(" ")).0, Ok(vec!["10.0.0.0/8".to_owned()]));
+}
+
+#[test]
+fn ipv6_networks_beside_ipv4_ones_are_left_out_with_a_word() {
+    let (merged, notices) = sources(&["10.0.0.0/8", "2001:db8::/32"], None, None);
+    assert_eq!(merged.unwrap(), ["10.0.0.0/8"]);
+    assert_eq!(notices, ["LoadBalancerSourceRangesIgnored"]);
+}
+
+#[rstest]
+#[case::none(None, None, "", false)]
+#[case::field(None, Some("192.0.2.7"), "192.0.2.7", false)]
+#[case::annotation(Some("192.0.2.8"), None, "192.0.2.8", false)]
+#[case::annotation_hides_the_field(Some("192.0.2.8"), Some("192.0.2.7"), "192.0.2.8", true)]
+#[case::both_the_same(Some("192.0.2.8"), Some("192.0.2.8"), "192.0.2.8", false)]
+#[case::empty_annotation(Some(""), Some("192.0.2.7"), "192.0.2.7", false)]
+fn the_requested_address(
+    #[case] annotation: Option<&str>,
+    #[case] field: Option<&str>,
+    #[case] expected: &str,
+    #[case] hidden: bool,
+) {
+    let mut change = json!({"spec": {"loadBalancerIP": field}});
+    if let Some(annotation) = annotation {
+        merge(&mut change, annotated(annotations::ADDRESS, annotation));
+    }
+    let wanted = ensured(cloud(&service(change)));
+    assert_eq!(wanted.wish.requested_address, expected);
+    assert_eq!(wanted.notices.iter().any(|notice| notice.reason == "AddressHidden"), hidden);
+}
+
+#[rstest]
+#[case::round_robin("None", None, Algorithm::RoundRobin)]
+#[case::client_ip("ClientIP", None, Algorithm::Source)]
+#[case::asked_for_source("None", Some("source"), Algorithm::Source)]
+#[case::least_connections("None", Some("leastconn"), Algorithm::LeastConnections)]
+#[case::both_agree("ClientIP", Some("source"), Algorithm::Source)]
+fn the_algorithm(#[case] affinity: &str, #[case] annotation: Option<&str>, #[case] expected: Algorithm) {
+    let mut change = json!({"spec": {"sessionAffinity": affinity}});
+    if let Some(annotation) = annotation {
+        merge(&mut change, annotated(annotations::ALGORITHM, annotation));
+    }
+    assert_eq!(ensured(cloud(&service(change))).wish.algorithm(), expected);
+}
+
+#[test]
+fn an_algorithm_that_breaks_client_affinity_is_refused() {
+    let mut change = annotated(annotations::ALGORITHM, "leastconn");
+    merge(&mut change, json!({"spec": {"sessionAffinity": "ClientIP"}}));
+    assert_eq!(refused(cloud(&service(change)))[0].field, annotations::field(annotations::ALGORITHM));
+}
+
+#[test]
+fn an_affinity_time_that_is_not_the_default_is_mentioned() {
+    let with = |seconds: i32| {
+        json!({"spec": {"sessionAffinity": "ClientIP",
+                        "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": seconds}}}})
+    };
+    assert_eq!(ensured(cloud(&service(with(10_800)))).notices, []);
+    assert_eq!(ensured(cloud(&service(with(60)))).notices[0].reason, "SessionAffinityTimeoutIgnored");
+}
+
+#[test]
+fn the_proxy_protocol_holds_for_tcp_ports_only() {
+    let mut change = annotated(annotations::PROXY_PROTOCOL, "true");
+    merge(
+        &mut change,
+        json!({"spec": {"ports": [
+            {"name": "web", "port": 80, "protocol": "TCP", "nodePort": 30080},
+            {"name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30053},
+        ]}}),
+    );
+    let wanted = ensured(cloud(&service(change)));
+    assert_eq!(wanted.wish.ports.iter().map(|port| port.proxy_protocol).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(wanted.notices[0].reason, "ProxyProtocolIgnored");
+    assert!(wanted.notices[0].text.contains("dns"));
+}
+
+#[test]
+fn what_the_annotations_ask_for_is_in_the_wish() {
+    let wanted = ensured(cloud(&service(json!({"metadata": {"annotations": {
+        annotations::KEEP_IP: "true",
+        annotations::NETWORK: "tier-1",
+        annotations::ACCEPT_REPLACE: "plan-7",
+        annotations::HOSTNAME: "lb.example.com",
+        annotations::IP_ASSOCIATED: "true",
+        annotations::ADDRESS: "192.0.2.8",
+    }}, "spec": {"loadBalancerIP": "192.0.2.7"}}))));
+    assert!(wanted.wish.keep_address);
+    assert_eq!(wanted.wish.network, "tier-1");
+    assert_eq!(wanted.wish.accept_replace, "plan-7");
+    assert_eq!(wanted.hostname.as_deref(), Some("lb.example.com"));
+    let adoption = wanted.wish.adoption.unwrap();
+    assert!(adoption.ip_associated_by_controller);
+    assert_eq!(adoption.load_balancer_ip, "192.0.2.8");
+}
+
+#[test]
+fn a_removal_tells_what_keeps_the_address_and_where_to_look() {
+    let gone = service(json!({
+        "metadata": {"deletionTimestamp": NOW, "finalizers": [FINALIZER], "annotations": {
+            annotations::KEEP_IP: "jawohl", annotations::NETWORK: " tier-1 ", annotations::IP_ASSOCIATED: "true"}},
+        "spec": {"loadBalancerIP": "192.0.2.7"},
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"hostname": "a.example"}]}},
+    }));
+    let Intent::Remove(Removal { order, .. }) = cloud(&gone) else { panic!("not removed") };
+    assert!(order.keep_address);
+    assert_eq!(order.network, "tier-1");
+    assert_eq!(order.published, ["192.0.2.7"]);
+    assert_eq!(order.adoption.load_balancer_ip, "192.0.2.7");
+    assert!(order.adoption.ip_associated_by_controller);
+    assert_eq!(order.reference.name, "web");
+}
+
+#[test]
+fn with_two_backends_the_choice_is_recorded_and_a_new_service_waits_for_the_broker() {
+    let both = rules(Running::Both);
+    assert!(matches!(of(&service(json!({})), &both, &circumstances()), Intent::Wait(_)));
+    let offered = Circumstances { offer: Offer::LoadBalancer, ..circumstances() };
+    let wanted = ensured(of(&service(json!({})), &both, &offered));
+    assert_eq!(wanted.backend, BackendName::Cloud);
+    assert!(wanted.record_backend);
+}
+
+#[test]
+fn what_is_wrong_is_said_even_while_the_backend_is_not_chosen() {
+    let both = rules(Running::Both);
+    let problems = refused(of(&service(annotated(annotations::PROXY_PROTOCOL, "on")), &both, &circumstances()));
+    assert_eq!(problems.len(), 1);
+}
