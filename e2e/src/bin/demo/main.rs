@@ -1,0 +1,2 @@
+//! Placeholder of the demo until its steps exist.
+fn main() {}

@@ -1,0 +1,27 @@
+//! What is ordered from CloudStack: on the simulator and on a real management server.
+
+mod addresses;
+mod members;
+mod nodes;
+mod ports;
+mod restarts;
+mod services;
+mod shapes;
+mod take_over;
+
+use e2e::runner::Scenario;
+
+/// All of them.
+pub(crate) fn all() -> Vec<Scenario> {
+    [
+        take_over::all(),
+        nodes::all(),
+        services::all(),
+        ports::all(),
+        addresses::all(),
+        members::all(),
+        restarts::all(),
+        shapes::all(),
+    ]
+    .concat()
+}

@@ -1,0 +1,27 @@
+//! The end-to-end scenarios. `cargo test -p e2e --test all -- PART_OF_A_TITLE`, `--list`, `--cloud simulator`.
+
+mod control;
+mod data;
+mod expect;
+mod fault;
+
+use std::process::ExitCode;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    e2e::init();
+    let scenarios = [control::all(), data::all(), fault::all()].concat();
+    match e2e::runner::run(scenarios).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a test runner reports on its streams")]
+fn complain(error: &anyhow::Error) {
+    eprintln!("the end-to-end tests could not run: {error:#}");
+}
