@@ -26,18 +26,22 @@ mod jobs;
 mod locks;
 mod pace;
 mod paging;
+mod poller;
+mod retry;
 mod sign;
+mod turnstile;
 pub mod types;
 
-pub use account::{Account, AccountError, ApiKeys, Environment, RateSettings, Settings};
+pub use account::{Account, AccountError, Environment, RateSettings, Settings};
 pub use api::{
-    AddressQuery, Api, Associate, AssociateTarget, CreateAclItem, CreateFirewallRule, CreateRule, FirewallProtocol,
-    MachineQuery, NetworkQuery, RuleChange, RuleQuery, Started,
+    AddressQuery, Api, Associate, AssociateTarget, CreateAclItem, CreateFirewallRule, CreateRule, Created,
+    FirewallProtocol, MachineQuery, NetworkQuery, Outcome, RuleChange, RuleQuery, Started,
 };
 pub use breaker::BreakerState;
 pub use commands::{Command, CommandClass};
 pub use error::{ApiError, Refusal};
-pub use jobs::JobFate;
-pub use locks::Guard;
+pub use locks::{AssociateTurn, Locks, ReleaseTurn};
 pub use pace::Pace;
 pub use paging::{Complete, Listing};
+pub use poller::JobFate;
+pub use sign::ApiKeys;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::params::Params;
 use super::{Api, Started};
 use crate::cloudstack::types::{AddressId, JobId, NetworkId, PublicIpAddress, VpcId, ZoneId};
-use crate::cloudstack::{ApiError, Command, Listing};
+use crate::cloudstack::{ApiError, AssociateTurn, Command, Listing, ReleaseTurn};
 
 /// Which addresses to list. Addresses of other accounts are never visible.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,18 +74,33 @@ impl Api {
     /// One after the other per owner, which is the server's own order: a caller that finds its lock taken waits there
     /// for five seconds. The owner follows from the network, so no project is sent: with a wrong one the server would
     /// leave the address half taken.
-    pub async fn associate(&self, request: &Associate) -> Result<Started<PublicIpAddress>, ApiError> {
-        let turn = self.account().locks().associating(self.project()).await;
+    pub async fn associate(
+        &self,
+        turn: &AssociateTurn,
+        request: &Associate,
+    ) -> Result<Started<PublicIpAddress>, ApiError> {
         let params = match &request.target {
             AssociateTarget::Network(id) => Params::new().with("networkid", id),
             AssociateTarget::Vpc(id) => Params::new().with("vpcid", id),
         };
         let params = params.with("ipaddress", request.ip);
-        self.start(Command::AssociateIpAddress, params).as_job(&request.job).holding_to_start(turn).send().await
+        self.start(Command::AssociateIpAddress, params).as_job(&request.job).holding_to_start(turn.0.clone()).send().await
+    }
+
+    /// Waits for the turn to look for an address and take it.
+    pub async fn turn_to_associate(&self) -> AssociateTurn {
+        self.account().locks().associating(self.project()).await
+    }
+
+    /// Waits for the turn to look at an address and release it.
+    pub async fn turn_to_release(&self, id: &AddressId) -> ReleaseTurn {
+        self.account().locks().releasing(id).await
     }
 
     /// Gives an address back with every rule that is on it, whoever made it. Releasing a free one is `Rejected` (530).
-    pub async fn release(&self, id: &AddressId) -> Result<Started<()>, ApiError> {
-        self.start(Command::DisassociateIpAddress, Params::new().with("id", id)).send().await
+    /// The turn lasts until the job is over.
+    pub async fn release(&self, turn: &ReleaseTurn) -> Result<Started<()>, ApiError> {
+        let params = Params::new().with("id", turn.address());
+        self.start(Command::DisassociateIpAddress, params).holding_to_end(turn.guard.clone()).send().await
     }
 }

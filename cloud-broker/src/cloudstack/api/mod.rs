@@ -18,10 +18,11 @@ use std::sync::Arc;
 
 pub use acl::CreateAclItem;
 pub use addresses::{AddressQuery, Associate, AssociateTarget};
-pub use call::Started;
+pub use call::{Created, Outcome, Started};
 pub use firewall::{CreateFirewallRule, FirewallProtocol};
 pub use machines::MachineQuery;
 pub use networks::NetworkQuery;
+pub(super) use params::Params;
 pub use rules::{CreateRule, RuleChange, RuleQuery};
 
 use super::Account;
@@ -32,14 +33,29 @@ use super::types::ProjectId;
 pub struct Api {
     account: Arc<Account>,
     tenant: Arc<str>,
+    share: u32,
     project: Option<ProjectId>,
+    work: Option<Arc<str>>,
 }
 
 impl Api {
     /// An account for a tenant. The tenant's name decides whose turn it is in the budget; the project, if any, is the
     /// scope of every list.
     pub fn new(account: Arc<Account>, tenant: &str, project: Option<ProjectId>) -> Self {
-        Self { account, tenant: tenant.into(), project }
+        Self { account, tenant: tenant.into(), share: 1, project, work: None }
+    }
+
+    /// The same with another share of the budget: so many turns in a row, at least one.
+    #[must_use]
+    pub fn with_share(self, share: u32) -> Self {
+        Self { share: share.max(1), ..self }
+    }
+
+    /// The same for one piece of work, such as one balancer: its jobs can be waited for together, also after the caller
+    /// that started them has left.
+    #[must_use]
+    pub fn for_work(&self, work: &str) -> Self {
+        Self { work: Some(work.into()), ..self.clone() }
     }
 
     /// What is shared with the other tenants: locks, jobs, breaker.
@@ -50,6 +66,11 @@ impl Api {
     /// The tenant's name.
     pub fn tenant(&self) -> &str {
         &self.tenant
+    }
+
+    /// The piece of work that jobs are started for.
+    pub fn work(&self) -> Option<&str> {
+        self.work.as_deref()
     }
 
     /// The project that every list is limited to.

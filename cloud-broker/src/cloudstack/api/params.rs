@@ -25,6 +25,10 @@ impl Params {
         }
     }
 
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
     pub(crate) fn pairs(&self) -> &[(String, String)] {
         &self.0
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::wire::{Entity, Fields};
-use super::{JobId, Timestamp};
+use super::{JobId, PublicIpAddress, Timestamp};
 
 /// A job as the server describes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +20,20 @@ pub struct Job {
     pub result_code: Option<u16>,
     /// When it was started, by the server's clock.
     pub created: Option<Timestamp>,
+}
+
+impl Job {
+    /// What a command left that had no need of a job.
+    pub(crate) fn on_the_spot(id: JobId, result: Value) -> Self {
+        let status = JobStatus::Succeeded;
+        Self { id, status, instance_id: None, result: Some(result), result_code: None, created: None }
+    }
+
+    /// The address in the result, as of `associateIpAddress`.
+    pub fn address(&self) -> Option<PublicIpAddress> {
+        let result = self.result.as_ref()?;
+        PublicIpAddress::parse(Fields::of(result.get("ipaddress")?))
+    }
 }
 
 /// How far a job is.

@@ -1,0 +1,398 @@
+//! One set of keys at one endpoint, shared by every tenant that uses it.
+//!
+//! Decides the order of things in a call: turn in the budget, breaker, signature, transport, meaning, and what each
+//! outcome does to budget, breaker and metrics. Whatever must not be done twice at a time belongs here: the rate, the jobs,
+//! the locks. Keys, endpoint and rate can be replaced while calls run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use runtime::clock;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+use super::api::Params;
+use super::breaker::{Admission, Breaker};
+use super::budget::{Claim, Rate};
+use super::envelope::understand;
+use super::http::{Answer, NoAnswer, Transport};
+use super::poller::Jobs;
+use super::sign::signed_body;
+use super::turnstile::Turnstile;
+use super::types::Timestamp;
+use super::{ApiError, ApiKeys, BreakerState, Command, Locks, Pace};
+use crate::metrics::{CallLabels, CloudStackMetrics};
+
+/// How long a signed call is valid. Servers that enforce it allow a quarter of an hour, by their own clock.
+const VALIDITY: Duration = Duration::from_secs(600);
+/// A difference between the clocks that is worth correcting, in seconds.
+const SKEW: i64 = 5;
+/// What is allowed at once and per second until somebody says otherwise.
+const DEFAULT_RATE: Rate = Rate { per_second: 50.0, burst: 100.0 };
+
+/// Where the API is and how to speak to it.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The endpoint, such as `https://cloud.example.org/client/api`.
+    pub url: url::Url,
+    /// Who calls.
+    pub keys: ApiKeys,
+    /// Certificates in PEM that are trusted besides the system's.
+    pub ca_pem: Option<Vec<u8>>,
+    /// Whether the server's certificate is looked at.
+    pub verify_tls: bool,
+    /// How long one call may take. Servers hold some calls for 15 s while they wait for a lock.
+    pub request_timeout: Duration,
+    /// How many calls may go, if the operator says so.
+    pub rate: RateSettings,
+    /// How long waits are.
+    pub pace: Pace,
+}
+
+impl Settings {
+    /// Settings with everything but the endpoint and the keys as it usually is.
+    pub fn new(url: url::Url, keys: ApiKeys) -> Self {
+        Self {
+            url,
+            keys,
+            ca_pem: None,
+            verify_tls: true,
+            request_timeout: Duration::from_secs(60),
+            rate: RateSettings::default(),
+            pace: Pace::REAL,
+        }
+    }
+}
+
+/// The operator's word about the rate; a lower word of the server counts nevertheless.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RateSettings {
+    /// Calls per second, on average.
+    pub per_second: Option<f64>,
+    /// Calls at once after a silence.
+    pub burst: Option<u32>,
+}
+
+impl RateSettings {
+    fn rate(self) -> Rate {
+        let per_second = self.per_second.filter(|rate| rate.is_finite() && *rate > 0.0);
+        let per_second = per_second.unwrap_or(DEFAULT_RATE.per_second);
+        let burst = self.burst.filter(|burst| *burst > 0).map(f64::from);
+        let burst = burst.unwrap_or_else(|| DEFAULT_RATE.burst.min(per_second * 2.0).max(1.0));
+        Rate { per_second, burst }
+    }
+}
+
+/// What an account needs of the process it lives in.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    /// Where tasks are started that shutdown waits for: a command that was sent is followed to its job even if the
+    /// caller leaves.
+    pub tasks: TaskTracker,
+    /// Tells that the process is about to stop: no write is sent any more, no job waited for.
+    pub shutdown: CancellationToken,
+    /// What is counted.
+    pub metrics: CloudStackMetrics,
+}
+
+/// Why an account can't be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AccountError {
+    /// The URL is none of an API.
+    #[error("the API's URL {url} can't be used: {reason}; expected is http(s)://HOST[:PORT]/client/api")]
+    Url {
+        /// The URL, without any credentials in it.
+        url: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The file of trusted certificates can't be used.
+    #[error("the CA certificates can't be used: {reason}; PEM is expected")]
+    CaFile {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The client can't be built, as when the system has no certificates.
+    #[error("no client for the API can be built: {reason}")]
+    Client {
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// One set of keys at one endpoint.
+pub struct Account {
+    name: String,
+    connection: ArcSwap<Connection>,
+    turnstile: Turnstile,
+    breaker: Mutex<Breaker>,
+    jobs: Arc<Jobs>,
+    locks: Locks,
+    /// Seconds that the server's clock is ahead of ours.
+    clock_offset: AtomicI64,
+    pace: Pace,
+    environment: Environment,
+}
+
+struct Connection {
+    transport: Transport,
+    keys: ApiKeys,
+}
+
+/// Who calls, for fairness.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub(super) tenant: Arc<str>,
+    pub(super) share: u32,
+}
+
+/// The right to send one call; given back to the breaker if it is not used.
+pub(super) struct Pass {
+    account: Arc<Account>,
+    probe: bool,
+    used: bool,
+}
+
+impl Account {
+    /// An account under a name for logs and metrics. Must be called inside a runtime.
+    pub fn new(name: &str, settings: &Settings, environment: Environment) -> Result<Arc<Self>, AccountError> {
+        Ok(Arc::new(Self {
+            name: name.to_owned(),
+            connection: ArcSwap::from_pointee(Connection::build(settings)?),
+            turnstile: Turnstile::new(settings.rate.rate()),
+            breaker: Mutex::new(Breaker::new(|wait| settings.pace.of(wait))),
+            jobs: Arc::new(Jobs::new(settings.pace)),
+            locks: Locks::default(),
+            clock_offset: AtomicI64::new(0),
+            pace: settings.pace,
+            environment,
+        }))
+    }
+
+    /// Replaces endpoint, keys and rate; calls that run end on what they began with. The pace stays.
+    pub fn replace(&self, settings: &Settings) -> Result<(), AccountError> {
+        self.connection.store(Arc::new(Connection::build(settings)?));
+        self.turnstile.configure(settings.rate.rate());
+        self.breaker.lock().answered();
+        Ok(())
+    }
+
+    /// The name for logs and metrics.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What must happen one after the other.
+    pub fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// How long waits are.
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// Whether calls are held back because the API does not answer.
+    pub fn breaker(&self) -> BreakerState {
+        self.breaker.lock().state()
+    }
+
+    /// Tells how many calls the server grants, as its capabilities say; `None` if it does not count.
+    pub fn server_grants(&self, limit: Option<(u32, Duration)>) {
+        self.turnstile.server_grants(limit.map(|(calls, window)| Rate::of_window(calls, window)));
+    }
+
+    /// Seconds that the server's clock is ahead of ours (or behind, if negative), as far as a gateway tells it.
+    pub fn clock_offset(&self) -> i64 {
+        self.clock_offset.load(Ordering::Relaxed)
+    }
+
+    /// Whether a job of this account that is not over works on an object, by the object's id.
+    pub fn works_on(&self, object: &str) -> bool {
+        self.jobs.works_on(object)
+    }
+
+    pub(super) fn jobs(&self) -> &Arc<Jobs> {
+        &self.jobs
+    }
+
+    pub(super) fn tasks(&self) -> &TaskTracker {
+        &self.environment.tasks
+    }
+
+    pub(super) fn metrics(&self) -> &CloudStackMetrics {
+        &self.environment.metrics
+    }
+
+    /// Ends when the process is about to stop.
+    pub(super) async fn stopping(&self) {
+        self.environment.shutdown.cancelled().await;
+    }
+
+    /// Waits for the right to send a call: a turn in the budget, and an API that answers.
+    pub(super) async fn admit(self: &Arc<Self>, caller: &Caller, command: Command) -> Result<Pass, ApiError> {
+        self.refuse_while_open(command)?;
+        let class = command.class();
+        let claim = Claim { tenant: Arc::clone(&caller.tenant), share: caller.share, class };
+        let since = clock::now();
+        self.turnstile.pass(&claim).await;
+        self.metrics().waited(&self.name, &caller.tenant, class.as_str(), since.elapsed());
+        if command.is_write() && self.environment.shutdown.is_cancelled() {
+            return Err(ApiError::Stopping { command });
+        }
+        match self.breaker.lock().admit(clock::now()) {
+            Admission::Go => Ok(Pass { account: Arc::clone(self), probe: false, used: false }),
+            Admission::Probe => Ok(Pass { account: Arc::clone(self), probe: true, used: false }),
+            Admission::Wait(wait) => Err(held_back(command, wait)),
+        }
+    }
+
+    /// Nobody should wait for a turn that is of no use.
+    fn refuse_while_open(&self, command: Command) -> Result<(), ApiError> {
+        match self.breaker.lock().wait(clock::now()) {
+            Some(wait) => Err(held_back(command, wait)),
+            None => Ok(()),
+        }
+    }
+
+    /// One call without repetition.
+    pub(super) async fn call_once(
+        self: &Arc<Self>,
+        caller: &Caller,
+        command: Command,
+        params: &Params,
+    ) -> Result<Value, ApiError> {
+        let pass = self.admit(caller, command).await?;
+        self.send(pass, command, params, 1).await
+    }
+
+    /// Sends a call and tells budget, breaker and metrics what became of it.
+    pub(super) async fn send(
+        &self,
+        pass: Pass,
+        command: Command,
+        params: &Params,
+        attempt: u32,
+    ) -> Result<Value, ApiError> {
+        let class = command.class().as_str();
+        let span = tracing::debug_span!(
+            "cloudstack_call", account = %self.name, command = command.name(), class, attempt,
+            ms = tracing::field::Empty, job = tracing::field::Empty,
+        );
+        let since = clock::now();
+        let result = self.exchange(command, params).instrument(span.clone()).await;
+        let took = since.elapsed();
+        let outcome = result.as_ref().map_or_else(ApiError::class, |_| "ok");
+        self.settle(pass, result.as_ref().err());
+        self.metrics().called(&self.name, CallLabels { command: command.name(), class, outcome }, took);
+        span.record("ms", u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        if let Some(job) = result.as_ref().ok().and_then(|answer| answer.get("jobid")).and_then(Value::as_str) {
+            span.record("job", job);
+        }
+        span.in_scope(|| match &result {
+            Ok(_) => tracing::debug!("call answered"),
+            Err(error) => tracing::debug!(%error, "call failed"),
+        });
+        result
+    }
+
+    async fn exchange(&self, command: Command, params: &Params) -> Result<Value, ApiError> {
+        let connection = self.connection.load_full();
+        let offset = Some(self.clock_offset()).filter(|offset| offset.abs() >= SKEW).unwrap_or(0);
+        let now = Timestamp::from(clock::wall());
+        let expires = Timestamp::from_seconds(now.seconds() + offset).after(VALIDITY);
+        let body = signed_body(command.name(), params.pairs(), &connection.keys, expires);
+        match connection.transport.post(body).await {
+            Ok(answer) => {
+                self.compare_clocks(&answer);
+                understand(command, &answer)
+            }
+            Err(NoAnswer { not_sent, reason }) => {
+                let maybe_executed = command.is_write() && !not_sent;
+                Err(ApiError::Unreachable { command, reason, maybe_executed })
+            }
+        }
+    }
+
+    fn compare_clocks(&self, answer: &Answer) {
+        if let Some(date) = answer.date {
+            let now = Timestamp::from(clock::wall());
+            self.clock_offset.store(date.seconds() - now.seconds(), Ordering::Relaxed);
+        }
+    }
+
+    fn settle(&self, mut pass: Pass, error: Option<&ApiError>) {
+        pass.used = true;
+        if let Some(ApiError::Throttled { after, .. }) = error {
+            self.turnstile.throttled(*after);
+        }
+        let (before, after) = {
+            let mut breaker = self.breaker.lock();
+            let before = breaker.state();
+            match error {
+                Some(ApiError::Unreachable { .. }) => breaker.failed(clock::now(), pass.probe),
+                Some(_) | None => breaker.answered(),
+            }
+            (before, breaker.state())
+        };
+        match (before, after, error) {
+            (BreakerState::Closed, BreakerState::Open { .. }, Some(error)) => {
+                self.metrics().breaker_open(&self.name, true);
+                tracing::warn!(account = %self.name, %error, "the API does not answer; calls are held back");
+            }
+            (BreakerState::Open { since }, BreakerState::Closed, _) => {
+                self.metrics().breaker_open(&self.name, false);
+                let seconds = since.elapsed().as_secs();
+                tracing::info!(account = %self.name, seconds, "the API answers again");
+            }
+            _ => {}
+        }
+    }
+}
+
+impl std::fmt::Debug for Account {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Account").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    fn build(settings: &Settings) -> Result<Self, AccountError> {
+        let url = &settings.url;
+        let refuse = |reason| {
+            let mut url = url.clone();
+            // Neither can fail for a URL with a host, and without one there is nothing to hide.
+            let _ = (url.set_password(None), url.set_username(""));
+            url.set_query(None);
+            Err(AccountError::Url { url: url.to_string(), reason })
+        };
+        if !matches!(url.scheme(), "http" | "https") {
+            return refuse("it is neither http nor https");
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return refuse("it has a user or a password in it");
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return refuse("it has a query or a fragment");
+        }
+        Ok(Self { transport: Transport::build(settings)?, keys: settings.keys.clone() })
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if !self.used {
+            self.account.breaker.lock().abandoned(self.probe);
+        }
+    }
+}
+
+fn held_back(command: Command, wait: Duration) -> ApiError {
+    let reason = format!("it did not answer several times; the next attempt is due in {wait:.1?}");
+    ApiError::Unreachable { command, reason, maybe_executed: false }
+}

@@ -1,0 +1,430 @@
+//! How a command is carried out: reads with repetition and paging, writes in two phases.
+//!
+//! Decides what happens when the caller leaves: a read is given up, a write that has been sent is followed to its job. A
+//! write whose answer was lost is asked for by the id that its job was given; it is never sent twice.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Api;
+use super::params::Params;
+use crate::cloudstack::account::{Account, Caller, Pass};
+use crate::cloudstack::jobs::Duty;
+use crate::cloudstack::locks::Guard;
+use crate::cloudstack::paging::{Complete, Next, Pager};
+use crate::cloudstack::poller::{JobFate, JobWait, failure, query};
+use crate::cloudstack::types::{
+    AclItemId, AddressId, Entity, Fields, FirewallRule, FirewallRuleId, Job, JobId, LoadBalancerRule, NetworkAclItem,
+    PublicIpAddress, RuleId,
+};
+use crate::cloudstack::{ApiError, Command, Listing, Refusal, retry};
+
+/// A command that the server has taken. Its job is watched whether or not this is kept.
+#[derive(Debug)]
+#[must_use = "the outcome of a job is its end, not its start"]
+pub struct Started<T> {
+    command: Command,
+    job: JobId,
+    object: Option<String>,
+    wait: JobWait,
+    outcome: PhantomData<fn() -> T>,
+}
+
+/// What a job leaves behind.
+pub trait Outcome: Sized {
+    /// Reads it from the end of a job.
+    fn of(job: &Job) -> Option<Self>;
+}
+
+impl Outcome for () {
+    fn of(_: &Job) -> Option<Self> {
+        Some(())
+    }
+}
+
+/// An object that exists once the command has been taken, before its job is over.
+pub trait Created: Outcome {
+    /// Its id.
+    type Id;
+    /// Reads the id.
+    fn id(text: &str) -> Option<Self::Id>;
+}
+
+macro_rules! created {
+    ($($entity:ty = $id:ty;)*) => {$(
+        impl Outcome for $entity {
+            fn of(job: &Job) -> Option<Self> {
+                let result = job.result.as_ref()?;
+                let object = Self::KEYS.iter().find_map(|key| result.get(key)).unwrap_or(result);
+                Self::parse(Fields::of(object))
+            }
+        }
+
+        impl Created for $entity {
+            type Id = $id;
+            fn id(text: &str) -> Option<$id> {
+                <$id>::parse(text).ok()
+            }
+        }
+    )*};
+}
+
+created! {
+    PublicIpAddress = AddressId;
+    LoadBalancerRule = RuleId;
+    FirewallRule = FirewallRuleId;
+    NetworkAclItem = AclItemId;
+}
+
+impl<T: Outcome> Started<T> {
+    /// The job, under the id that the server uses.
+    pub fn job(&self) -> &JobId {
+        &self.job
+    }
+
+    /// Waits for the end of the job. An object in the result may lag behind: the state of a rule or an address that was
+    /// just made is better read from a list.
+    pub async fn finished(self) -> Result<T, ApiError> {
+        let command = self.command;
+        let job = self.wait.end().await?;
+        T::of(&job).ok_or_else(|| ApiError::Odd {
+            command,
+            reason: format!("job {} succeeded and left no object", job.id),
+            maybe_executed: true,
+        })
+    }
+}
+
+impl<T: Created> Started<T> {
+    /// The object, which exists already.
+    pub fn id(&self) -> Option<T::Id> {
+        self.object.as_deref().and_then(T::id)
+    }
+}
+
+impl Api {
+    /// One read, repeated while that may help.
+    pub(super) async fn read(&self, command: Command, params: Params) -> Result<Value, ApiError> {
+        let params = match self.project() {
+            Some(project) if command.is_scoped() => params.with("projectid", project),
+            Some(_) | None => params,
+        };
+        let mut attempt = 1;
+        loop {
+            let pass = self.account().admit(&self.caller(), command).await?;
+            let error = match self.account().send(pass, command, &params, attempt).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            self.wait_for_repetition(error, attempt).await?;
+            attempt += 1;
+        }
+    }
+
+    /// A list, page by page.
+    pub(super) async fn list<T: Entity>(&self, command: Command, params: Params) -> Result<Listing<T>, ApiError> {
+        let mut pager = Pager::new();
+        let mut items = Vec::new();
+        loop {
+            let (params, page) = match pager.next() {
+                Next::Unpaged => (params.clone(), 1),
+                Next::Page { page, size } => (params.clone().with("page", page).with("pagesize", size), page),
+                Next::Done { complete: true } => return Ok(Listing::Complete(Complete::vouched(items))),
+                Next::Done { complete: false } => return Ok(Listing::Incomplete(items)),
+            };
+            if page == 1 {
+                items.clear();
+            }
+            let answer = match self.read(command, params).await {
+                Err(ApiError::Rejected(refusal)) if refusal.code == Some(431) && pager.next() != Next::Unpaged => {
+                    pager.refused();
+                    continue;
+                }
+                answer => answer?,
+            };
+            let rows: Vec<Option<T>> = rows::<T>(&answer).map(T::parse).collect();
+            let ids: Vec<Option<&str>> = rows.iter().map(|row| row.as_ref().map(T::identity)).collect();
+            let count = Fields::of(&answer).small("count");
+            let new = pager.take(count, &ids);
+            items.extend(rows.into_iter().zip(new).filter_map(|(row, new)| row.filter(|_| new)));
+        }
+    }
+
+    /// What a server shows of a list at once.
+    pub(super) async fn first_page<T: Entity>(&self, command: Command, params: Params) -> Result<Vec<T>, ApiError> {
+        let answer = self.read(command, params).await?;
+        Ok(rows::<T>(&answer).filter_map(T::parse).collect())
+    }
+
+    /// One object by its id, which is the parameter `id`.
+    pub(super) async fn find<T: Entity>(&self, command: Command, params: Params) -> Result<Option<T>, ApiError> {
+        let wanted = params.get("id").unwrap_or_default().to_owned();
+        let answer = match self.read(command, params).await {
+            Err(ApiError::Gone(_)) => return Ok(None),
+            answer => answer?,
+        };
+        let mut unreadable = false;
+        for row in rows::<T>(&answer) {
+            match T::parse(row) {
+                Some(found) if found.identity() == wanted => return Ok(Some(found)),
+                Some(_) => {}
+                None => unreadable = true,
+            }
+        }
+        if unreadable {
+            let reason = format!("the entry of {wanted} can't be read");
+            return Err(ApiError::Odd { command, reason, maybe_executed: false });
+        }
+        Ok(None)
+    }
+
+    /// A write, to be sent.
+    pub(super) fn start<T: Outcome>(&self, command: Command, params: Params) -> Start<'_, T> {
+        let outcome = PhantomData;
+        Start { api: self, command, params, job: None, until_started: None, until_ended: None, outcome }
+    }
+
+    /// The error for a call that makes no sense.
+    pub(super) fn never_sent(&self, command: Command, text: &str) -> ApiError {
+        ApiError::Rejected(Refusal { command, code: None, text: format!("not sent, since {text}") })
+    }
+
+    /// What the server knows of a job, whoever started it.
+    pub async fn job(&self, id: &JobId) -> Result<JobFate, ApiError> {
+        let mut attempt = 1;
+        loop {
+            match query(self.account(), &self.caller(), id).await {
+                Err(error) => self.wait_for_repetition_of(Command::ListZones, error, attempt).await?,
+                fate => return fate,
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Waits until a job is over, whoever started it, and tells its end. `command` is what it was started by.
+    pub async fn await_job(&self, command: Command, id: &JobId) -> Result<JobFate, ApiError> {
+        if let Some(wait) = self.account().jobs().wait(id) {
+            // Its end is not the question, only that it has come.
+            let _ = wait.end().await;
+        } else if matches!(self.job(id).await?, JobFate::Pending(_)) {
+            let jobs = self.account().jobs();
+            let wait = jobs.sending(id, self.duty(command, None), None);
+            jobs.running(id, id, self.account());
+            let _ = wait.end().await;
+        }
+        self.job(id).await
+    }
+
+    /// Waits until every job is over that was started for this piece of work, by this process, whoever waited for it then.
+    /// Without a piece of work there is nothing to wait for.
+    pub async fn settled(&self) {
+        let Some(work) = self.work() else { return };
+        for id in self.account().jobs().of_work(self.tenant(), work) {
+            if let Some(wait) = self.account().jobs().wait(&id) {
+                let _ = wait.end().await;
+            }
+        }
+    }
+
+    pub(super) fn caller(&self) -> Caller {
+        Caller { tenant: Arc::clone(&self.tenant), share: self.share }
+    }
+
+    fn duty(&self, command: Command, object: Option<&str>) -> Duty {
+        Duty {
+            command,
+            tenant: Arc::clone(&self.tenant),
+            share: self.share,
+            work: self.work.clone(),
+            object: object.map(str::to_owned),
+        }
+    }
+
+    async fn wait_for_repetition(&self, error: ApiError, attempt: u32) -> Result<(), ApiError> {
+        let command = error.command();
+        self.wait_for_repetition_of(command, error, attempt).await
+    }
+
+    /// Sleeps if the call shall be repeated; gives the error back otherwise.
+    async fn wait_for_repetition_of(&self, like: Command, error: ApiError, attempt: u32) -> Result<(), ApiError> {
+        match retry::wait(like, &error, attempt, rand::random()) {
+            Some(wait) => {
+                tokio::time::sleep(self.account().pace().of(wait)).await;
+                Ok(())
+            }
+            None => Err(error),
+        }
+    }
+}
+
+/// The rows of a list, under the names it should have, else under any.
+fn rows<'a, T: Entity>(answer: &'a Value) -> impl Iterator<Item = Fields<'a>> {
+    let named = T::KEYS.iter().find(|key| answer.get(**key).is_some()).copied();
+    let any = || {
+        let object = answer.as_object()?;
+        object.iter().find(|(_, value)| value.is_array()).map(|(key, _)| key.as_str())
+    };
+    let key = named.or_else(any).unwrap_or_default();
+    Fields::of(answer).list(key)
+}
+
+/// A write that is being put together.
+pub(super) struct Start<'a, T> {
+    api: &'a Api,
+    command: Command,
+    params: Params,
+    job: Option<JobId>,
+    until_started: Option<Guard>,
+    until_ended: Option<Guard>,
+    outcome: PhantomData<fn() -> T>,
+}
+
+/// What the first phase gave.
+struct Taken {
+    job: JobId,
+    object: Option<String>,
+    wait: JobWait,
+}
+
+impl<T: Outcome> Start<'_, T> {
+    /// Chooses the id of the job.
+    pub(super) fn as_job(mut self, id: &JobId) -> Self {
+        self.job = Some(id.clone());
+        self
+    }
+
+    /// Keeps a turn until the server has taken the command.
+    pub(super) fn holding_to_start(mut self, guard: Guard) -> Self {
+        self.until_started = Some(guard);
+        self
+    }
+
+    /// Keeps a turn until the job is over.
+    pub(super) fn holding_to_end(mut self, guard: Guard) -> Self {
+        self.until_ended = Some(guard);
+        self
+    }
+
+    /// Sends the command, repeatedly as long as it was certainly not executed. Until it is sent the caller may leave;
+    /// afterwards it is followed in a task of its own.
+    pub(super) async fn send(self) -> Result<Started<T>, ApiError> {
+        let job = self.job.clone().unwrap_or_else(|| JobId::from(uuid::Uuid::new_v4()));
+        let params = self.params.clone().with("customjobid", &job);
+        let account = self.api.account();
+        let mut attempt = 1;
+        loop {
+            let pass = account.admit(&self.api.caller(), self.command).await?;
+            let phase = FirstPhase {
+                account: Arc::clone(account),
+                caller: self.api.caller(),
+                duty: self.api.duty(self.command, self.params.get("id")),
+                params: params.clone(),
+                job: job.clone(),
+                attempt,
+                until_started: self.until_started.clone(),
+            };
+            let task = account.tasks().spawn(phase.run(pass, self.until_ended.clone()));
+            let error = match task.await {
+                Ok(Ok(Taken { job, object, wait })) => {
+                    return Ok(Started { command: self.command, job, object, wait, outcome: PhantomData });
+                }
+                Ok(Err(error)) => error,
+                Err(_) => ApiError::Odd {
+                    command: self.command,
+                    reason: "its task was given up".to_owned(),
+                    maybe_executed: true,
+                },
+            };
+            self.api.wait_for_repetition(error, attempt).await?;
+            attempt += 1;
+        }
+    }
+}
+
+/// From sending a command to knowing its job.
+struct FirstPhase {
+    account: Arc<Account>,
+    caller: Caller,
+    duty: Duty,
+    params: Params,
+    job: JobId,
+    attempt: u32,
+    until_started: Option<Guard>,
+}
+
+/// When to ask for the job of a command whose answer was lost. The server may still be at its first phase, which waits
+/// for locks in steps of five seconds.
+const RECOVERY: [Duration; 5] = [
+    Duration::from_millis(200),
+    Duration::from_millis(600),
+    Duration::from_millis(1500),
+    Duration::from_millis(3000),
+    Duration::from_millis(6000),
+];
+
+impl FirstPhase {
+    async fn run(self, pass: Pass, until_ended: Option<Guard>) -> Result<Taken, ApiError> {
+        let command = self.duty.command;
+        let jobs = self.account.jobs();
+        let wait = jobs.sending(&self.job, self.duty.clone(), until_ended);
+        let sent = self.account.send(pass, command, &self.params, self.attempt).await;
+        let taken = match sent {
+            Ok(answer) => self.taken(&answer, wait),
+            Err(error @ ApiError::Unreachable { maybe_executed: true, .. }) => self.recover(error, wait).await,
+            Err(error) => Err(error),
+        };
+        drop(self.until_started);
+        if taken.is_err() {
+            jobs.not_sent(&self.job);
+        }
+        taken
+    }
+
+    fn taken(&self, answer: &Value, wait: JobWait) -> Result<Taken, ApiError> {
+        let (command, fields) = (self.duty.command, Fields::of(answer));
+        let object = fields.text("id");
+        if let Some(job) = fields.id::<JobId>("jobid") {
+            self.account.jobs().running(&self.job, &job, &self.account);
+            return Ok(Taken { job, object, wait });
+        }
+        if fields.flag("success") == Some(true) {
+            // Done on the spot.
+            self.account.jobs().not_sent(&self.job);
+            let job = Job::on_the_spot(self.job.clone(), answer.clone());
+            let wait = JobWait::over(command, Ok(job));
+            return Ok(Taken { job: self.job.clone(), object, wait });
+        }
+        let reason = "neither a job nor success".to_owned();
+        Err(ApiError::Odd { command, reason, maybe_executed: true })
+    }
+
+    /// Asks for the job by the id it was given.
+    async fn recover(&self, lost: ApiError, wait: JobWait) -> Result<Taken, ApiError> {
+        for pause in RECOVERY {
+            tokio::time::sleep(self.account.pace().of(pause)).await;
+            let fate = query(&self.account, &self.caller, &self.job).await;
+            let (job, wait) = match fate {
+                Ok(JobFate::Pending(job)) => {
+                    self.account.jobs().running(&self.job, &self.job, &self.account);
+                    (job, wait)
+                }
+                Ok(JobFate::Succeeded(job)) => {
+                    self.account.jobs().not_sent(&self.job);
+                    (job.clone(), JobWait::over(self.duty.command, Ok(job)))
+                }
+                Ok(JobFate::Failed(job)) => {
+                    self.account.jobs().not_sent(&self.job);
+                    let end = Err(failure(self.duty.command, &job));
+                    (job, JobWait::over(self.duty.command, end))
+                }
+                Ok(JobFate::Unknown | JobFate::Foreign) | Err(_) => continue,
+            };
+            tracing::debug!(command = self.duty.command.name(), job = %job.id, "lost answer found by its job");
+            return Ok(Taken { job: job.id, object: job.instance_id, wait });
+        }
+        Err(lost)
+    }
+}

@@ -1,0 +1,303 @@
+//! Waiting for jobs: one poller per account.
+//!
+//! Decides what an answer to a poll means for the job. When to poll is decided in `jobs`. A job is watched until it is
+//! over, whether or not somebody waits for it; whoever asks for it later gets the same end.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use runtime::clock;
+use tokio::sync::{Notify, watch};
+
+use super::account::{Account, Caller};
+use super::api::Params;
+use super::envelope::shortened;
+use super::jobs::{Duty, JobTable};
+use super::locks::Guard;
+use super::types::{Entity as _, Fields, Job, JobId, JobStatus};
+use super::{ApiError, Command, Pace, Refusal};
+
+/// Polls in a row that make no sense before a job counts as lost.
+const VAIN_POLLS: u32 = 4;
+/// Page of pending jobs; a server that allows less than this refuses, and each job is asked for.
+const PENDING_PAGE: usize = 100;
+
+/// How a job ended: the job, or `JobFailed`, `JobLost`, `Stopping`.
+pub(super) type JobEnd = Result<Job, ApiError>;
+
+/// What the server knows of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JobFate {
+    /// It runs.
+    Pending(Job),
+    /// It did what it was asked for.
+    Succeeded(Job),
+    /// It ended without.
+    Failed(Job),
+    /// There is none with this id, or its record has expired.
+    Unknown,
+    /// It was started by another account.
+    Foreign,
+}
+
+/// The jobs of an account.
+#[derive(Debug)]
+pub(super) struct Jobs {
+    inner: Mutex<Inner>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Inner {
+    table: JobTable,
+    ends: HashMap<JobId, End>,
+    polling: bool,
+    may_list: bool,
+}
+
+#[derive(Debug)]
+struct End {
+    sender: watch::Sender<Option<JobEnd>>,
+    _until_ended: Option<Guard>,
+}
+
+/// The end of a job, to come.
+#[derive(Debug, Clone)]
+pub(super) struct JobWait {
+    receiver: watch::Receiver<Option<JobEnd>>,
+    command: Command,
+}
+
+impl JobWait {
+    /// A job that is over already.
+    pub(super) fn over(command: Command, end: JobEnd) -> Self {
+        Self { receiver: watch::channel(Some(end)).1, command }
+    }
+
+    /// Waits for the end.
+    pub(super) async fn end(mut self) -> JobEnd {
+        match self.receiver.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(end)) => end.clone(),
+            // Only a poller that was told to stop drops its jobs.
+            Ok(None) | Err(_) => Err(ApiError::Stopping { command: self.command }),
+        }
+    }
+}
+
+impl Jobs {
+    pub(super) fn new(pace: Pace) -> Self {
+        let inner =
+            Inner { table: JobTable::new(pace), ends: HashMap::new(), polling: false, may_list: true };
+        Self { inner: Mutex::new(inner), changed: Notify::new() }
+    }
+
+    /// A command is about to be sent whose job shall have this id. The guard is held until the job is over.
+    pub(super) fn sending(&self, id: &JobId, duty: Duty, guard: Option<Guard>) -> JobWait {
+        let mut inner = self.inner.lock();
+        let (sender, receiver) = watch::channel(None);
+        let command = duty.command;
+        inner.table.sending(id.clone(), duty, clock::now());
+        inner.ends.insert(id.clone(), End { sender, _until_ended: guard });
+        JobWait { receiver, command }
+    }
+
+    /// The command was not executed, or there is no job to wait for.
+    pub(super) fn not_sent(&self, id: &JobId) {
+        let mut inner = self.inner.lock();
+        inner.table.forget(id);
+        inner.ends.remove(id);
+    }
+
+    /// The job runs, under the id that the server gave it.
+    pub(super) fn running(self: &Arc<Self>, id: &JobId, server_id: &JobId, account: &Arc<Account>) {
+        let start = {
+            let mut inner = self.inner.lock();
+            inner.table.running(id, server_id, clock::now());
+            if let Some(end) = inner.ends.remove(id) {
+                inner.ends.insert(server_id.clone(), end);
+            }
+            account.metrics().jobs_running(account.name(), inner.table.len());
+            !std::mem::replace(&mut inner.polling, true)
+        };
+        self.changed.notify_one();
+        if start {
+            let (jobs, account_of_task) = (Arc::clone(self), Arc::clone(account));
+            account.tasks().spawn(async move { jobs.poll(account_of_task).await });
+        }
+    }
+
+    /// The end of a job that is being watched.
+    pub(super) fn wait(&self, id: &JobId) -> Option<JobWait> {
+        let inner = self.inner.lock();
+        let receiver = inner.ends.get(id)?.sender.subscribe();
+        Some(JobWait { receiver, command: inner.table.duty(id)?.command })
+    }
+
+    pub(super) fn of_work(&self, tenant: &str, work: &str) -> Vec<JobId> {
+        self.inner.lock().table.of_work(tenant, work)
+    }
+
+    pub(super) fn works_on(&self, object: &str) -> bool {
+        self.inner.lock().table.works_on(object)
+    }
+
+    /// Polls until nothing is left to watch, or the process stops.
+    async fn poll(self: Arc<Self>, account: Arc<Account>) {
+        let mut asking = FuturesUnordered::new();
+        loop {
+            let (due, next, crowd) = {
+                let mut inner = self.inner.lock();
+                let due = inner.table.due(clock::now());
+                let crowd = inner.may_list && inner.table.are_a_crowd(&due);
+                if inner.ends.is_empty() && asking.is_empty() {
+                    inner.polling = false;
+                    return;
+                }
+                (due, inner.table.next_due(), crowd)
+            };
+            if crowd {
+                asking.push(futures::future::Either::Left(self.ask_for_all(&account, due)));
+            } else {
+                asking.extend(due.into_iter().map(|id| futures::future::Either::Right(self.ask(&account, id))));
+            }
+            let sleep = next.map(|at| tokio::time::sleep_until(at.into()));
+            tokio::select! {
+                () = account.stopping() => {
+                    self.stop();
+                    return;
+                }
+                Some(()) = asking.next(), if !asking.is_empty() => {}
+                () = self.changed.notified() => {}
+                () = async { if let Some(sleep) = sleep { sleep.await } }, if next.is_some() => {}
+            }
+        }
+    }
+
+    fn stop(&self) {
+        let mut inner = self.inner.lock();
+        inner.ends.clear();
+        inner.polling = false;
+    }
+
+    /// Asks for one job.
+    async fn ask(&self, account: &Arc<Account>, id: JobId) {
+        let Some(caller) = self.caller(&id) else { return };
+        let answer = query(account, &caller, &id).await;
+        let now = clock::now();
+        let mut inner = self.inner.lock();
+        let go_on = match answer {
+            Ok(JobFate::Pending(_)) => inner.table.pending(&id, now),
+            Ok(JobFate::Succeeded(job)) => return inner.finish(account, &id, Ok(job)),
+            Ok(JobFate::Failed(job)) => {
+                let Some(command) = inner.table.duty(&id).map(|duty| duty.command) else { return };
+                return inner.finish(account, &id, Err(failure(command, &job)));
+            }
+            Ok(JobFate::Unknown | JobFate::Foreign) => {
+                // Asked twice, in case the server that answers does not know yet what another one has started.
+                inner.table.unanswered(&id, now) && inner.table.vain_polls(&id) < 2
+            }
+            Err(ApiError::Odd { .. } | ApiError::Rejected(_)) => {
+                inner.table.unanswered(&id, now) && inner.table.vain_polls(&id) < VAIN_POLLS
+            }
+            Err(_) => inner.table.unanswered(&id, now),
+        };
+        if !go_on && let Some(command) = inner.table.duty(&id).map(|duty| duty.command) {
+            let lost = ApiError::JobLost { command, job: id.clone() };
+            inner.finish(account, &id, Err(lost));
+        }
+    }
+
+    /// Asks which of many jobs are pending, then for each of the others.
+    async fn ask_for_all(&self, account: &Arc<Account>, ids: Vec<JobId>) {
+        let pending = match ids.first().and_then(|id| self.caller(id)) {
+            Some(caller) => pending_jobs(account, &caller).await,
+            None => Ok(HashSet::new()),
+        };
+        let (running, over): (Vec<JobId>, Vec<JobId>) = match pending {
+            Ok(pending) => ids.into_iter().partition(|id| pending.contains(id)),
+            Err(_) => {
+                self.inner.lock().may_list = false;
+                (Vec::new(), ids)
+            }
+        };
+        {
+            let now = clock::now();
+            let mut inner = self.inner.lock();
+            for id in running {
+                inner.table.pending(&id, now);
+            }
+        }
+        let asking: FuturesUnordered<_> = over.into_iter().map(|id| self.ask(account, id)).collect();
+        asking.collect::<()>().await;
+    }
+
+    fn caller(&self, id: &JobId) -> Option<Caller> {
+        let inner = self.inner.lock();
+        let duty = inner.table.duty(id)?;
+        Some(Caller { tenant: Arc::clone(&duty.tenant), share: duty.share })
+    }
+}
+
+impl Inner {
+    fn finish(&mut self, account: &Account, id: &JobId, end: JobEnd) {
+        if let Some(ended) = self.table.ended(id, clock::now()) {
+            account.metrics().job_ended(account.name(), ended.duty.command.name(), ended.took);
+            let millis = u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX);
+            match &end {
+                Ok(_) => tracing::debug!(command = ended.duty.command.name(), job = %id, ms = millis, "job succeeded"),
+                Err(error) => {
+                    tracing::debug!(command = ended.duty.command.name(), job = %id, ms = millis, %error, "job failed");
+                }
+            }
+        }
+        account.metrics().jobs_running(account.name(), self.table.len());
+        if let Some(waiting) = self.ends.remove(id) {
+            // Nobody may be waiting.
+            let _ = waiting.sender.send(Some(end));
+        }
+    }
+}
+
+/// Asks the server for a job, once.
+pub(super) async fn query(account: &Arc<Account>, caller: &Caller, id: &JobId) -> Result<JobFate, ApiError> {
+    let command = Command::QueryAsyncJobResult;
+    let answer = account.call_once(caller, command, &Params::new().with("jobid", id)).await;
+    match answer {
+        Ok(answer) => {
+            let job = Job::parse(Fields::of(&answer)).ok_or_else(|| ApiError::Odd {
+                command,
+                reason: "a job without an id".to_owned(),
+                maybe_executed: false,
+            })?;
+            Ok(match job.status {
+                JobStatus::Pending => JobFate::Pending(job),
+                JobStatus::Succeeded => JobFate::Succeeded(job),
+                JobStatus::Failed => JobFate::Failed(job),
+            })
+        }
+        Err(ApiError::Gone(_)) => Ok(JobFate::Unknown),
+        Err(ApiError::Denied(refusal)) if refusal.code == Some(531) => Ok(JobFate::Foreign),
+        Err(error) => Err(error),
+    }
+}
+
+/// One page of pending jobs of the account. A job that is missing from it is over, or beyond the page.
+async fn pending_jobs(account: &Arc<Account>, caller: &Caller) -> Result<HashSet<JobId>, ApiError> {
+    let params = Params::new().with("page", 1).with("pagesize", PENDING_PAGE);
+    let answer = account.call_once(caller, Command::ListAsyncJobs, &params).await?;
+    let jobs = Fields::of(&answer).list("asyncjobs").filter_map(Job::parse);
+    Ok(jobs.filter(|job| job.status == JobStatus::Pending).map(|job| job.id).collect())
+}
+
+/// What a failed job says. Its result may be missing, and its code is 530 for nearly everything.
+pub(super) fn failure(command: Command, job: &Job) -> ApiError {
+    let result = job.result.as_ref().map(Fields::of);
+    let code = result.and_then(|result| result.small::<u16>("errorcode")).or(job.result_code);
+    let text = result.and_then(|result| result.text("errortext"));
+    let text = text.unwrap_or_else(|| "the server left no reason".to_owned());
+    let refusal = Refusal { command, code: code.filter(|code| *code != 0), text: shortened(&text) };
+    ApiError::JobFailed { job: job.id.clone(), refusal }
+}
