@@ -8,4 +8,6 @@
 //! | [`tenant`] | who is calling, and what that allows |
 
 pub mod cloudstack;
+pub mod config;
+pub mod metrics;
 pub mod tenant;
