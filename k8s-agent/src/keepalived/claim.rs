@@ -13,15 +13,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::address::{self, AddressError};
 use super::method::{Method, UnknownMethod};
-
-/// Forward method; the first program's name.
-pub const FORWARD_METHOD: &str = "k8s.co/keepalived-forward-method";
-/// Requested address; the same annotation as with the cloud's load balancers.
-pub const ADDRESS: &str = "service.beta.kubernetes.io/cloudstack-load-balancer-address";
-/// The pool to take the address from.
-pub const ADDRESS_POOL: &str = "service.beta.kubernetes.io/keepalived-address-pool";
-/// Services with the same key may share an address.
-pub const SHARING_KEY: &str = "service.beta.kubernetes.io/keepalived-sharing-key";
+use crate::service::annotations::{ADDRESS, ADDRESS_POOL, FORWARD_METHOD, SHARING_KEY};
 
 /// Whose Service it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -52,6 +52,10 @@ pub const STICKY_PARAM: &str = "service.beta.kubernetes.io/cloudstack-load-balan
 pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// How keepalived forwards; read by that backend.
 pub const FORWARD_METHOD: &str = "k8s.co/keepalived-forward-method";
+/// Pool that keepalived's address is taken from; read by that backend.
+pub const ADDRESS_POOL: &str = "service.beta.kubernetes.io/cloudstack-load-balancer-address-pool";
+/// Services with the same key may share an address; read by the keepalived backend.
+pub const SHARING_KEY: &str = "service.beta.kubernetes.io/cloudstack-load-balancer-sharing-key";
 
 /// A value, or what is wrong with which field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

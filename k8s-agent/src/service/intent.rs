@@ -295,6 +295,10 @@ impl Composer<'_> {
     }
 
     fn check_family(&mut self, spec: &ServiceSpec) {
+        // The keepalived backend reads families and addresses itself: a wrong one must not stop what is served.
+        if self.backend != BackendName::Cloud {
+            return;
+        }
         let families = spec.ip_families.as_deref().unwrap_or_default();
         let only_ipv6 = if families.is_empty() {
             spec.cluster_ip.as_deref().is_some_and(|address| address.contains(':'))
@@ -310,6 +314,9 @@ impl Composer<'_> {
     }
 
     fn requested_address(&mut self, spec: &ServiceSpec) -> String {
+        if self.backend != BackendName::Cloud {
+            return String::new();
+        }
         let annotation = self.settings.address.as_deref();
         let field = spec.load_balancer_ip.as_deref().map(str::trim).filter(|address| !address.is_empty());
         let (place, address) = match (annotation, field) {

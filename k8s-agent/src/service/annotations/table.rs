@@ -1,8 +1,8 @@
 //! The table itself.
 
 use super::{
-    ACCEPT_REPLACE, ADDRESS, ALGORITHM, BACKEND, FORWARD_METHOD, HOSTNAME, ID, IP_ASSOCIATED, KEEP_IP, NETWORK,
-    NETWORK_ID, PROXY_PROTOCOL, SERVED_BY, SOURCE_CIDRS, SOURCE_RANGES, STICKY_METHOD, STICKY_PARAM,
+    ACCEPT_REPLACE, ADDRESS, ADDRESS_POOL, ALGORITHM, BACKEND, FORWARD_METHOD, HOSTNAME, ID, IP_ASSOCIATED, KEEP_IP, NETWORK,
+    NETWORK_ID, PROXY_PROTOCOL, SERVED_BY, SHARING_KEY, SOURCE_CIDRS, SOURCE_RANGES, STICKY_METHOD, STICKY_PARAM,
 };
 
 /// Who writes an annotation.
@@ -191,6 +191,27 @@ pub const TABLE: &[Annotation] = &[
         effect: "How keepalived forwards. `VIP` announces the address and leaves forwarding to the nodes.",
         change: "The entry of the Service is rewritten.",
         example: "DR",
+    },
+    Annotation {
+        name: ADDRESS_POOL,
+        direction: Direction::Input,
+        kind: Kind::Text,
+        default: "the best pool that serves the Service by itself",
+        backends: "keepalived",
+        effect: "The pool that the address is taken from; the only way into a pool without automatic assignment.",
+        change: "None while the Service has an address.",
+        example: "public",
+    },
+    Annotation {
+        name: SHARING_KEY,
+        direction: Direction::Input,
+        kind: Kind::Text,
+        default: "no sharing",
+        backends: "keepalived",
+        effect: "Services with the same key may share an address, if they have no port in common and all use the \
+                 forward method `VIP`.",
+        change: "None while the Service has an address.",
+        example: "front",
     },
     Annotation {
         name: ID,

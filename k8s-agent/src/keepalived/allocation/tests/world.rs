@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::super::claim::{ADDRESS, Claim, FORWARD_METHOD, SHARING_KEY, Standing};
+use super::super::super::claim::{Claim, Standing};
 use super::super::super::config_map::{RECORDS, STATE};
 use super::super::super::pool::{Habits, PoolSpec};
 use super::super::*;
+use crate::service::annotations::{ADDRESS, ADDRESS_POOL, FORWARD_METHOD, SHARING_KEY};
 
 /// A Service in the making.
 #[derive(Clone, Debug)]
@@ -67,7 +68,7 @@ impl Svc {
     }
 
     pub(in super::super) fn pool(self, pool: &str) -> Self {
-        self.annotated(super::super::super::claim::ADDRESS_POOL, pool)
+        self.annotated(ADDRESS_POOL, pool)
     }
 
     pub(in super::super) fn port(self, port: u16) -> Self {
