@@ -5,9 +5,11 @@
 //! | --- | --- |
 //! | [`cloudstack`] | how `CloudStack`'s API is spoken: signing, paging, jobs, budget, errors |
 //! | [`config`] | what the configuration file means, and when it is read again |
+//! | [`instances`] | where the machines behind nodes are |
 //! | [`tenant`] | who is calling, and what that allows |
 
 pub mod cloudstack;
 pub mod config;
+pub mod instances;
 pub mod metrics;
 pub mod tenant;

@@ -7,10 +7,11 @@
 //! | `uids` | which marks in the cloud are its own |
 //! | `identity` | which cluster a proof of identity stands for |
 //! | `fences` | whether the clusters of one account are kept apart |
-//! | `registry` | the tenants of the present configuration, and the account that each of them uses |
 //!
 //! Leaves to others: reading the configuration, and everything that is asked of the cloud.
 
+mod fences;
+mod identity;
 mod pattern;
 mod policy;
 mod scope;
@@ -18,6 +19,8 @@ mod uids;
 
 use std::fmt;
 
+pub use fences::{Entanglement, entanglements};
+pub use identity::{Identities, Identity, Stranger};
 pub use pattern::Pattern;
 pub use policy::{AddressSharing, AllowedAddresses, Policy, PortRange};
 pub use scope::{Machines, NameOrId, Scope};
