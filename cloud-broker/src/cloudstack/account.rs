@@ -4,6 +4,7 @@
 //! outcome does to budget, breaker and metrics. Whatever must not be done twice at a time belongs here: the rate, the jobs,
 //! the locks. Keys, endpoint and rate can be replaced while calls run.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -29,11 +30,14 @@ use super::{ApiError, ApiKeys, BreakerState, Command, Locks, Pace};
 use crate::metrics::{CallLabels, CloudStackMetrics};
 
 /// How long a signed call is valid. Servers that enforce it allow a quarter of an hour, by their own clock.
-const VALIDITY: Duration = Duration::from_secs(600);
-/// A difference between the clocks that is worth correcting, in seconds.
-const SKEW: i64 = 5;
+const VALIDITY: Duration = Duration::from_mins(10);
+/// A difference between the clocks that is corrected, in seconds. Smaller ones are within what servers allow.
+const SKEW: i64 = 60;
 /// What is allowed at once and per second until somebody says otherwise.
-const DEFAULT_RATE: Rate = Rate { per_second: 50.0, burst: 100.0 };
+const DEFAULT_RATE: Rate = Rate {
+    per_second: 50.0,
+    burst: 100.0,
+};
 
 /// Where the API is and how to speak to it.
 #[derive(Debug, Clone)]
@@ -62,7 +66,7 @@ impl Settings {
             keys,
             ca_pem: None,
             verify_tls: true,
-            request_timeout: Duration::from_secs(60),
+            request_timeout: Duration::from_mins(1),
             rate: RateSettings::default(),
             pace: Pace::REAL,
         }
@@ -135,6 +139,8 @@ pub struct Account {
     locks: Locks,
     /// Seconds that the server's clock is ahead of ours.
     clock_offset: AtomicI64,
+    /// Commands that were seen allowed or refused.
+    rights: Mutex<BTreeMap<Command, bool>>,
     pace: Pace,
     environment: Environment,
 }
@@ -169,6 +175,7 @@ impl Account {
             jobs: Arc::new(Jobs::new(settings.pace)),
             locks: Locks::default(),
             clock_offset: AtomicI64::new(0),
+            rights: Mutex::default(),
             pace: settings.pace,
             environment,
         }))
@@ -178,6 +185,7 @@ impl Account {
     pub fn replace(&self, settings: &Settings) -> Result<(), AccountError> {
         self.connection.store(Arc::new(Connection::build(settings)?));
         self.turnstile.configure(settings.rate.rate());
+        self.rights.lock().clear();
         self.breaker.lock().answered();
         Ok(())
     }
@@ -204,12 +212,18 @@ impl Account {
 
     /// Tells how many calls the server grants, as its capabilities say; `None` if it does not count.
     pub fn server_grants(&self, limit: Option<(u32, Duration)>) {
-        self.turnstile.server_grants(limit.map(|(calls, window)| Rate::of_window(calls, window)));
+        self.turnstile
+            .server_grants(limit.map(|(calls, window)| Rate::of_window(calls, window)));
     }
 
     /// Seconds that the server's clock is ahead of ours (or behind, if negative), as far as a gateway tells it.
     pub fn clock_offset(&self) -> i64 {
         self.clock_offset.load(Ordering::Relaxed)
+    }
+
+    /// Commands that the caller's role was seen to allow or to refuse since the keys were set.
+    pub fn rights(&self) -> BTreeMap<Command, bool> {
+        self.rights.lock().clone()
     }
 
     /// Whether a job of this account that is not over works on an object, by the object's id.
@@ -238,16 +252,29 @@ impl Account {
     pub(super) async fn admit(self: &Arc<Self>, caller: &Caller, command: Command) -> Result<Pass, ApiError> {
         self.refuse_while_open(command)?;
         let class = command.class();
-        let claim = Claim { tenant: Arc::clone(&caller.tenant), share: caller.share, class };
+        let claim = Claim {
+            tenant: Arc::clone(&caller.tenant),
+            share: caller.share,
+            class,
+        };
         let since = clock::now();
         self.turnstile.pass(&claim).await;
-        self.metrics().waited(&self.name, &caller.tenant, class.as_str(), since.elapsed());
+        self.metrics()
+            .waited(&self.name, &caller.tenant, class.as_str(), since.elapsed());
         if command.is_write() && self.environment.shutdown.is_cancelled() {
             return Err(ApiError::Stopping { command });
         }
         match self.breaker.lock().admit(clock::now()) {
-            Admission::Go => Ok(Pass { account: Arc::clone(self), probe: false, used: false }),
-            Admission::Probe => Ok(Pass { account: Arc::clone(self), probe: true, used: false }),
+            Admission::Go => Ok(Pass {
+                account: Arc::clone(self),
+                probe: false,
+                used: false,
+            }),
+            Admission::Probe => Ok(Pass {
+                account: Arc::clone(self),
+                probe: true,
+                used: false,
+            }),
             Admission::Wait(wait) => Err(held_back(command, wait)),
         }
     }
@@ -289,9 +316,23 @@ impl Account {
         let took = since.elapsed();
         let outcome = result.as_ref().map_or_else(ApiError::class, |_| "ok");
         self.settle(pass, result.as_ref().err());
-        self.metrics().called(&self.name, CallLabels { command: command.name(), class, outcome }, took);
+        self.learn(command, result.as_ref().err());
+        self.metrics().called(
+            &self.name,
+            CallLabels {
+                command: command.name(),
+                class,
+                outcome,
+            },
+            took,
+        );
         span.record("ms", u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-        if let Some(job) = result.as_ref().ok().and_then(|answer| answer.get("jobid")).and_then(Value::as_str) {
+        if let Some(job) = result
+            .as_ref()
+            .ok()
+            .and_then(|answer| answer.get("jobid"))
+            .and_then(Value::as_str)
+        {
             span.record("job", job);
         }
         span.in_scope(|| match &result {
@@ -303,7 +344,9 @@ impl Account {
 
     async fn exchange(&self, command: Command, params: &Params) -> Result<Value, ApiError> {
         let connection = self.connection.load_full();
-        let offset = Some(self.clock_offset()).filter(|offset| offset.abs() >= SKEW).unwrap_or(0);
+        let offset = Some(self.clock_offset())
+            .filter(|offset| offset.abs() >= SKEW)
+            .unwrap_or(0);
         let now = Timestamp::from(clock::wall());
         let expires = Timestamp::from_seconds(now.seconds() + offset).after(VALIDITY);
         let body = signed_body(command.name(), params.pairs(), &connection.keys, expires);
@@ -314,7 +357,11 @@ impl Account {
             }
             Err(NoAnswer { not_sent, reason }) => {
                 let maybe_executed = command.is_write() && !not_sent;
-                Err(ApiError::Unreachable { command, reason, maybe_executed })
+                Err(ApiError::Unreachable {
+                    command,
+                    reason,
+                    maybe_executed,
+                })
             }
         }
     }
@@ -322,8 +369,19 @@ impl Account {
     fn compare_clocks(&self, answer: &Answer) {
         if let Some(date) = answer.date {
             let now = Timestamp::from(clock::wall());
-            self.clock_offset.store(date.seconds() - now.seconds(), Ordering::Relaxed);
+            self.clock_offset
+                .store(date.seconds() - now.seconds(), Ordering::Relaxed);
         }
+    }
+
+    /// 432 (401 of old servers) is about the role; a denial with another code is about one object.
+    fn learn(&self, command: Command, error: Option<&ApiError>) {
+        let allowed = match error {
+            None => true,
+            Some(ApiError::Denied(refusal)) if matches!(refusal.code, Some(432 | 401)) => false,
+            Some(_) => return,
+        };
+        self.rights.lock().insert(command, allowed);
     }
 
     fn settle(&self, mut pass: Pass, error: Option<&ApiError>) {
@@ -357,7 +415,10 @@ impl Account {
 
 impl std::fmt::Debug for Account {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Account").field("name", &self.name).finish_non_exhaustive()
+        formatter
+            .debug_struct("Account")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -369,7 +430,10 @@ impl Connection {
             // Neither can fail for a URL with a host, and without one there is nothing to hide.
             let _ = (url.set_password(None), url.set_username(""));
             url.set_query(None);
-            Err(AccountError::Url { url: url.to_string(), reason })
+            Err(AccountError::Url {
+                url: url.to_string(),
+                reason,
+            })
         };
         if !matches!(url.scheme(), "http" | "https") {
             return refuse("it is neither http nor https");
@@ -380,7 +444,10 @@ impl Connection {
         if url.query().is_some() || url.fragment().is_some() {
             return refuse("it has a query or a fragment");
         }
-        Ok(Self { transport: Transport::build(settings)?, keys: settings.keys.clone() })
+        Ok(Self {
+            transport: Transport::build(settings)?,
+            keys: settings.keys.clone(),
+        })
     }
 }
 
@@ -394,5 +461,9 @@ impl Drop for Pass {
 
 fn held_back(command: Command, wait: Duration) -> ApiError {
     let reason = format!("it did not answer several times; the next attempt is due in {wait:.1?}");
-    ApiError::Unreachable { command, reason, maybe_executed: false }
+    ApiError::Unreachable {
+        command,
+        reason,
+        maybe_executed: false,
+    }
 }
