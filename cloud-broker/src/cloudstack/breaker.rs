@@ -54,7 +54,13 @@ impl Breaker {
     /// `scale` shortens or stretches the waits.
     pub(super) fn new(scale: impl Fn(Duration) -> Duration) -> Self {
         let (first_wait, longest_wait) = (scale(FIRST_WAIT), scale(LONGEST_WAIT));
-        Self { failures: 0, since: None, open: None, first_wait, longest_wait }
+        Self {
+            failures: 0,
+            since: None,
+            open: None,
+            first_wait,
+            longest_wait,
+        }
     }
 
     /// Asks for a call. Whoever gets `Go` or `Probe` must report what became of it.
@@ -72,7 +78,9 @@ impl Breaker {
 
     /// How long a call would be held back now.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
-        self.open.filter(|open| now < open.until).map(|open| open.until - now)
+        self.open
+            .filter(|open| now < open.until)
+            .map(|open| open.until - now)
     }
 
     /// A call was answered.
@@ -92,7 +100,11 @@ impl Breaker {
             None if self.failures < THRESHOLD => return,
             None => self.first_wait,
         };
-        self.open = Some(Open { wait, until: now + wait, probing: false });
+        self.open = Some(Open {
+            wait,
+            until: now + wait,
+            probing: false,
+        });
     }
 
     /// A call was given up before it could show anything.
@@ -104,7 +116,9 @@ impl Breaker {
 
     pub(super) fn state(&self) -> BreakerState {
         match (self.open, self.since) {
-            (Some(open), since) => BreakerState::Open { since: since.unwrap_or(open.until) },
+            (Some(open), since) => BreakerState::Open {
+                since: since.unwrap_or(open.until),
+            },
             (None, _) => BreakerState::Closed,
         }
     }
@@ -156,7 +170,9 @@ mod tests {
         let mut breaker = opened(now);
         let mut waits = Vec::new();
         for _ in 0..7 {
-            let Admission::Wait(wait) = breaker.admit(now) else { panic!("it is open") };
+            let Admission::Wait(wait) = breaker.admit(now) else {
+                panic!("it is open")
+            };
             waits.push(wait.as_secs());
             now += wait;
             assert_eq!(breaker.admit(now), Admission::Probe);

@@ -20,25 +20,31 @@ const RECOVERY_EVERY: Duration = Duration::from_secs(30);
 
 /// How many calls may go.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rate {
+pub(super) struct Rate {
     /// Calls per second, on average.
-    pub per_second: f64,
+    pub(super) per_second: f64,
     /// Calls at once after a silence.
-    pub burst: f64,
+    pub(super) burst: f64,
 }
 
 impl Rate {
     /// What fits into a window of a server, after others have had their part.
-    pub fn of_window(calls: u32, window: Duration) -> Self {
+    pub(super) fn of_window(calls: u32, window: Duration) -> Self {
         let usable = (f64::from(calls) * (1.0 - RESERVE)).max(1.0);
         // Half at once, half refilled during the window; at least one at once.
         let burst = (usable / 2.0).max(1.0);
         let refill = (usable - burst).max(usable / 2.0);
-        Self { per_second: refill / window.as_secs_f64().max(0.001), burst }
+        Self {
+            per_second: refill / window.as_secs_f64().max(0.001),
+            burst,
+        }
     }
 
     fn at_most(self, other: Self) -> Self {
-        Self { per_second: self.per_second.min(other.per_second), burst: self.burst.min(other.burst) }
+        Self {
+            per_second: self.per_second.min(other.per_second),
+            burst: self.burst.min(other.burst),
+        }
     }
 }
 
@@ -151,7 +157,8 @@ impl Budget {
         }
         let missing = (1.0 - self.tokens).max(0.0) / self.rate().per_second.max(0.001);
         // A little more than exact, so that rounding does not ask for another look.
-        let filled = self.refilled + Duration::from_secs_f64(missing.min(3600.0)) + Duration::from_micros(100);
+        let filled =
+            self.refilled + Duration::from_secs_f64(missing.min(3600.0)) + Duration::from_micros(100);
         Some(self.blocked.map_or(filled, |until| until.max(filled)).max(now))
     }
 
@@ -169,8 +176,13 @@ impl Budget {
     }
 
     fn rate(&self) -> Rate {
-        let rate = self.server.map_or(self.configured, |server| self.configured.at_most(server));
-        Rate { per_second: rate.per_second * self.factor, burst: (rate.burst * self.factor).max(1.0) }
+        let rate = self
+            .server
+            .map_or(self.configured, |server| self.configured.at_most(server));
+        Rate {
+            per_second: rate.per_second * self.factor,
+            burst: (rate.burst * self.factor).max(1.0),
+        }
     }
 
     fn refill(&mut self, now: Instant) {
@@ -200,10 +212,19 @@ impl Budget {
     /// The next call: classes in turn, inside one tenants in turn, inside one first come first served.
     fn pick(&mut self) -> Option<Ticket> {
         let turn = [CommandClass::Write, CommandClass::Poll, CommandClass::Read];
-        let last = turn.iter().position(|class| *class == self.last_class).unwrap_or(0);
+        let last = turn
+            .iter()
+            .position(|class| *class == self.last_class)
+            .unwrap_or(0);
         for step in 1..=turn.len() {
-            let Some(class) = turn.iter().cycle().nth(last + step).copied() else { continue };
-            if let Some(ticket) = self.queues.get_mut(&class).and_then(|queue| queue.pick(&self.shares)) {
+            let Some(class) = turn.iter().cycle().nth(last + step).copied() else {
+                continue;
+            };
+            if let Some(ticket) = self
+                .queues
+                .get_mut(&class)
+                .and_then(|queue| queue.pick(&self.shares))
+            {
                 self.last_class = class;
                 return Some(ticket);
             }

@@ -107,11 +107,6 @@ impl Command {
         self.class() == CommandClass::Write
     }
 
-    /// Whether it may be sent again although it may have been executed.
-    pub fn may_be_repeated(self) -> bool {
-        !self.is_write()
-    }
-
     /// Whether it takes `projectid`, and is blind for a project's objects without it.
     pub fn is_scoped(self) -> bool {
         self.flags().contains(&Flag::Scoped)
@@ -134,7 +129,10 @@ impl Command {
 
     /// The lower-case name, as log fields of the server and some answers spell it.
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|command| command.name().eq_ignore_ascii_case(name))
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|command| command.name().eq_ignore_ascii_case(name))
     }
 }
 

@@ -26,7 +26,9 @@ pub(super) fn understand(command: Command, answer: &Answer) -> Result<Value, Api
         let reason = format!("status {} with JSON that is no object", answer.status);
         return Err(odd(command, reason, command.is_write()));
     };
-    let code = Fields::of(&inner).small::<u16>("errorcode").filter(|code| *code != 0);
+    let code = Fields::of(&inner)
+        .small::<u16>("errorcode")
+        .filter(|code| *code != 0);
     let code = code.or_else(|| Some(answer.status).filter(|status| *status >= 400));
     match code {
         None => Ok(inner),
@@ -39,7 +41,11 @@ pub(super) fn understand(command: Command, answer: &Answer) -> Result<Value, Api
 
 /// The class of an error code and its text.
 fn refused(command: Command, code: u16, text: &str, retry_after: Option<Duration>) -> ApiError {
-    let refusal = Refusal { command, code: Some(code), text: shortened(text) };
+    let refusal = Refusal {
+        command,
+        code: Some(code),
+        text: shortened(text),
+    };
     match code {
         // Old servers say 401, too, when the role lacks the command.
         401 if text.contains("does not exist") || text.contains("not available") => ApiError::Denied(refusal),
@@ -67,7 +73,10 @@ fn parse(body: &[u8]) -> Option<Value> {
     if !text.trim_start().starts_with('{') {
         return None;
     }
-    let blanked: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let blanked: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     serde_json::from_str(&blanked).ok()
 }
 
@@ -95,7 +104,12 @@ fn content(value: Value) -> Option<Value> {
 fn foreign(command: Command, answer: &Answer) -> ApiError {
     let text = String::from_utf8_lossy(&answer.body);
     if let Some(code) = element(&text, "errorcode").and_then(|code| code.trim().parse().ok()) {
-        return refused(command, code, element(&text, "errortext").unwrap_or_default(), answer.retry_after);
+        return refused(
+            command,
+            code,
+            element(&text, "errortext").unwrap_or_default(),
+            answer.retry_after,
+        );
     }
     let kind = match (text.trim().is_empty(), answer.content_type.split(';').next()) {
         (true, _) => "an empty answer".to_owned(),
@@ -105,11 +119,22 @@ fn foreign(command: Command, answer: &Answer) -> ApiError {
     let reason = format!("status {} with {kind}", answer.status);
     match answer.status {
         429 => {
-            let refusal = Refusal { command, code: Some(429), text: reason };
-            ApiError::Throttled { refusal, after: answer.retry_after.unwrap_or(THROTTLED_DEFAULT) }
+            let refusal = Refusal {
+                command,
+                code: Some(429),
+                text: reason,
+            };
+            ApiError::Throttled {
+                refusal,
+                after: answer.retry_after.unwrap_or(THROTTLED_DEFAULT),
+            }
         }
         // A gateway can't know what became of the call behind it.
-        500..=599 => ApiError::Unreachable { command, reason, maybe_executed: command.is_write() },
+        500..=599 => ApiError::Unreachable {
+            command,
+            reason,
+            maybe_executed: command.is_write(),
+        },
         // The call did not get as far as a CloudStack.
         300..=499 => odd(command, format!("{reason}; is the URL that of the API?"), false),
         200 if text.trim_start().starts_with('<') => {
@@ -120,7 +145,11 @@ fn foreign(command: Command, answer: &Answer) -> ApiError {
 }
 
 fn odd(command: Command, reason: String, maybe_executed: bool) -> ApiError {
-    ApiError::Odd { command, reason, maybe_executed }
+    ApiError::Odd {
+        command,
+        reason,
+        maybe_executed,
+    }
 }
 
 /// The text of an XML element.
@@ -132,14 +161,20 @@ fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 /// The number in `please retry after [N] ms`.
 fn milliseconds(text: &str) -> Option<Duration> {
     let (_, rest) = text.split_once("retry after")?;
-    let digits: String =
-        rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
+    let digits: String = rest
+        .chars()
+        .skip_while(|c| !c.is_ascii_digit())
+        .take_while(char::is_ascii_digit)
+        .collect();
     digits.parse().ok().map(Duration::from_millis)
 }
 
 /// One line that fits into a log line.
 pub(super) fn shortened(text: &str) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     let line = line.trim();
     match line.char_indices().nth(MAX_TEXT) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),

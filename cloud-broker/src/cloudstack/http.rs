@@ -57,18 +57,27 @@ impl Transport {
             .referer(false)
             .http1_only();
         if let Some(pem) = &settings.ca_pem {
-            let certificates = reqwest::Certificate::from_pem_bundle(pem)
-                .map_err(|error| AccountError::CaFile { reason: deepest(&error) })?;
+            let certificates =
+                reqwest::Certificate::from_pem_bundle(pem).map_err(|error| AccountError::CaFile {
+                    reason: deepest(&error),
+                })?;
             if certificates.is_empty() {
-                return Err(AccountError::CaFile { reason: "it has no certificate".to_owned() });
+                return Err(AccountError::CaFile {
+                    reason: "it has no certificate".to_owned(),
+                });
             }
             builder = builder.tls_certs_merge(certificates);
         }
         if !settings.verify_tls {
             builder = builder.tls_danger_accept_invalid_certs(true);
         }
-        let client = builder.build().map_err(|error| AccountError::Client { reason: deepest(&error) })?;
-        Ok(Self { client, url: settings.url.clone() })
+        let client = builder.build().map_err(|error| AccountError::Client {
+            reason: deepest(&error),
+        })?;
+        Ok(Self {
+            client,
+            url: settings.url.clone(),
+        })
     }
 
     /// Sends a form and reads the whole answer.
@@ -80,7 +89,12 @@ impl Transport {
             .body(body);
         let mut response = request.send().await.map_err(|error| no_answer(&error))?;
         let header = |name: HeaderName| {
-            response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+            response
+                .headers()
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .unwrap_or_default()
+                .to_owned()
         };
         let mut answer = Answer {
             status: response.status().as_u16(),
@@ -91,7 +105,10 @@ impl Transport {
         };
         while let Some(chunk) = response.chunk().await.map_err(|error| no_answer(&error))? {
             if answer.body.len() + chunk.len() > MAX_ANSWER {
-                return Err(NoAnswer { not_sent: false, reason: "the answer is longer than 64 MiB".to_owned() });
+                return Err(NoAnswer {
+                    not_sent: false,
+                    reason: "the answer is longer than 64 MiB".to_owned(),
+                });
             }
             answer.body.extend_from_slice(&chunk);
         }
@@ -105,7 +122,10 @@ fn no_answer(error: &reqwest::Error) -> NoAnswer {
     } else {
         deepest(error)
     };
-    NoAnswer { not_sent: error.is_connect(), reason }
+    NoAnswer {
+        not_sent: error.is_connect(),
+        reason,
+    }
 }
 
 /// The two innermost causes. The outer ones only repeat that a request failed, and name its address.

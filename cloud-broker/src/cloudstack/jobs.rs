@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 const UNANSWERED_FIRST: Duration = Duration::from_millis(500);
 const UNANSWERED_LONGEST: Duration = Duration::from_secs(30);
 /// Servers cancel what is pending after an hour.
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(65 * 60);
+const GIVEN_UP_AFTER: Duration = Duration::from_mins(65);
 /// From so many jobs on, one list of what is pending is cheaper than asking for each.
 const CROWD: usize = 4;
 const CROWD_WINDOW: Duration = Duration::from_millis(100);
@@ -48,6 +48,8 @@ struct Watched {
     pending_at: Option<Instant>,
     polls: u32,
     unanswered: u32,
+    /// Answers that say nothing about it.
+    senseless: u32,
     /// When to ask; `None` while the command is being sent or a poll is under way.
     next: Option<Instant>,
 }
@@ -69,15 +71,15 @@ pub(super) struct JobTable {
 
 impl JobTable {
     pub(super) fn new(pace: Pace) -> Self {
-        Self { jobs: HashMap::new(), usual: HashMap::new(), pace }
+        Self {
+            jobs: HashMap::new(),
+            usual: HashMap::new(),
+            pace,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
         self.jobs.len()
-    }
-
-    pub(super) fn contains(&self, id: &JobId) -> bool {
-        self.jobs.contains_key(id)
     }
 
     pub(super) fn duty(&self, id: &JobId) -> Option<&Duty> {
@@ -86,14 +88,24 @@ impl JobTable {
 
     /// A command is about to be sent whose job shall have this id.
     pub(super) fn sending(&mut self, id: JobId, duty: Duty, now: Instant) {
-        let watched =
-            Watched { duty, started: now, pending_at: None, polls: 0, unanswered: 0, next: None };
-        self.jobs.insert(id, watched);
+        let job = Watched {
+            duty,
+            started: now,
+            pending_at: None,
+            polls: 0,
+            unanswered: 0,
+            senseless: 0,
+            next: None,
+        };
+        self.jobs.insert(id, job);
     }
 
-    /// The job runs, under the id that the server gave it.
-    pub(super) fn running(&mut self, id: &JobId, server_id: &JobId, now: Instant) {
-        let Some(mut job) = self.jobs.remove(id) else { return };
+    /// The job runs, under the id that the server gave it; the command may have made an object.
+    pub(super) fn running(&mut self, id: &JobId, server_id: &JobId, object: Option<&str>, now: Instant) {
+        let Some(mut job) = self.jobs.remove(id) else {
+            return;
+        };
+        job.duty.object = job.duty.object.or_else(|| object.map(str::to_owned));
         job.started = now;
         job.next = Some(now + self.first_wait(job.duty.command));
         self.jobs.insert(server_id.clone(), job);
@@ -101,7 +113,10 @@ impl JobTable {
 
     /// Jobs to ask for now; each stays out of reach until its answer is reported.
     pub(super) fn due(&mut self, now: Instant) -> Vec<JobId> {
-        let any = self.jobs.values().any(|job| job.next.is_some_and(|next| next <= now));
+        let any = self
+            .jobs
+            .values()
+            .any(|job| job.next.is_some_and(|next| next <= now));
         if !any {
             return Vec::new();
         }
@@ -122,7 +137,10 @@ impl JobTable {
     /// Whether one list of pending jobs should be asked for before these: they are many, and none is asked for the first
     /// time, when it is probably over.
     pub(super) fn are_a_crowd(&self, due: &[JobId]) -> bool {
-        let again = due.iter().filter(|id| self.jobs.get(*id).is_some_and(|job| job.polls > 0)).count();
+        let again = due
+            .iter()
+            .filter(|id| self.jobs.get(*id).is_some_and(|job| job.polls > 0))
+            .count();
         again >= CROWD && again == due.len()
     }
 
@@ -134,10 +152,17 @@ impl JobTable {
     /// A poll found the job pending. False if it has been pending for too long to go on.
     pub(super) fn pending(&mut self, id: &JobId, now: Instant) -> bool {
         let pace = self.pace;
-        let first = self.jobs.get(id).map(|job| self.first_wait(job.duty.command)).unwrap_or_default();
-        let Some(job) = self.jobs.get_mut(id) else { return true };
+        let first = self
+            .jobs
+            .get(id)
+            .map(|job| self.first_wait(job.duty.command))
+            .unwrap_or_default();
+        let Some(job) = self.jobs.get_mut(id) else {
+            return true;
+        };
         job.polls += 1;
         job.unanswered = 0;
+        job.senseless = 0;
         job.pending_at = Some(now);
         let elapsed = now.saturating_duration_since(job.started);
         let wait = match job.polls {
@@ -148,19 +173,25 @@ impl JobTable {
         elapsed < GIVEN_UP_AFTER
     }
 
-    /// A poll was not answered, or in a way that says nothing.
+    /// A poll was not answered. False if this has been going on for too long.
     pub(super) fn unanswered(&mut self, id: &JobId, now: Instant) -> bool {
         let pace = self.pace;
-        let Some(job) = self.jobs.get_mut(id) else { return true };
+        let Some(job) = self.jobs.get_mut(id) else {
+            return true;
+        };
         let wait = UNANSWERED_FIRST * 2_u32.saturating_pow(job.unanswered.min(8));
         job.unanswered += 1;
         job.next = Some(now + pace.of(wait.min(UNANSWERED_LONGEST)));
         now.saturating_duration_since(job.started) < GIVEN_UP_AFTER
     }
 
-    /// How often in a row the job was asked for in vain.
-    pub(super) fn vain_polls(&self, id: &JobId) -> u32 {
-        self.jobs.get(id).map_or(0, |job| job.unanswered)
+    /// A poll was answered in a way that says nothing about the job. False if it has happened so often.
+    pub(super) fn senseless(&mut self, id: &JobId, limit: u32, now: Instant) -> bool {
+        let senseless = self.jobs.get_mut(id).map_or(0, |job| {
+            job.senseless += 1;
+            job.senseless
+        });
+        self.unanswered(id, now) && senseless < limit
     }
 
     /// The job is over; what is learned from it is when to ask for the next one of its sort.
@@ -169,7 +200,10 @@ impl JobTable {
         let took = now.saturating_duration_since(job.started);
         if job.unanswered == 0 {
             let usual = match job.pending_at {
-                None => self.usual(job.duty.command).mul_f64(SHAVE).max(self.pace.of(FLOOR)),
+                None => self
+                    .usual(job.duty.command)
+                    .mul_f64(SHAVE)
+                    .max(self.pace.of(FLOOR)),
                 Some(_) => took.min(LONGEST * 12),
             };
             self.usual.insert(job.duty.command, usual);
@@ -185,16 +219,25 @@ impl JobTable {
     /// Jobs of a piece of work that are not over.
     pub(super) fn of_work(&self, tenant: &str, work: &str) -> Vec<JobId> {
         let belongs = |duty: &Duty| &*duty.tenant == tenant && duty.work.as_deref() == Some(work);
-        self.jobs.iter().filter(|(_, job)| belongs(&job.duty)).map(|(id, _)| id.clone()).collect()
+        self.jobs
+            .iter()
+            .filter(|(_, job)| belongs(&job.duty))
+            .map(|(id, _)| id.clone())
+            .collect()
     }
 
     /// Whether a job that is not over was started by a command that names this object.
     pub(super) fn works_on(&self, object: &str) -> bool {
-        self.jobs.values().any(|job| job.duty.object.as_deref() == Some(object))
+        self.jobs
+            .values()
+            .any(|job| job.duty.object.as_deref() == Some(object))
     }
 
     fn usual(&self, command: Command) -> Duration {
-        self.usual.get(&command).copied().unwrap_or_else(|| self.pace.of(command.first_poll()))
+        self.usual
+            .get(&command)
+            .copied()
+            .unwrap_or_else(|| self.pace.of(command.first_poll()))
     }
 
     fn first_wait(&self, command: Command) -> Duration {

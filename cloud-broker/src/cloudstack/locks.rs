@@ -14,7 +14,7 @@ use super::types::{AddressId, ProjectId};
 
 /// A turn that ends when the last clone is dropped.
 #[derive(Debug, Clone)]
-pub struct Guard {
+pub(super) struct Guard {
     _held: Arc<OwnedMutexGuard<()>>,
 }
 
@@ -56,7 +56,10 @@ impl Locks {
     /// Waits for the turn to decide about the release of an address.
     pub async fn releasing(&self, address: &AddressId) -> ReleaseTurn {
         let guard = self.turn(Key::Release(address.clone())).await;
-        ReleaseTurn { guard, address: address.clone() }
+        ReleaseTurn {
+            guard,
+            address: address.clone(),
+        }
     }
 
     /// Waits for the turn to create something on an address.
@@ -75,7 +78,9 @@ impl Locks {
                 lock
             })
         };
-        Guard { _held: Arc::new(lock.lock_owned().await) }
+        Guard {
+            _held: Arc::new(lock.lock_owned().await),
+        }
     }
 }
 

@@ -116,8 +116,10 @@ impl Pager {
     /// Takes an answer: the server's count, and the id of each row (`None` if it could not be understood). Returns for
     /// each row whether it is new.
     pub(super) fn take(&mut self, count: Option<usize>, ids: &[Option<&str>]) -> Vec<bool> {
-        let new: Vec<bool> =
-            ids.iter().map(|id| id.is_some_and(|id| self.seen.insert(id.to_owned()))).collect();
+        let new: Vec<bool> = ids
+            .iter()
+            .map(|id| id.is_some_and(|id| self.seen.insert(id.to_owned())))
+            .collect();
         self.malformed += ids.iter().filter(|id| id.is_none()).count();
         // An empty list has no count.
         let count = count.or_else(|| ids.is_empty().then_some(0));

@@ -22,6 +22,8 @@ use super::{ApiError, Command, Pace, Refusal};
 
 /// Polls in a row that make no sense before a job counts as lost.
 const VAIN_POLLS: u32 = 4;
+/// Times a server may not know a job before it counts as lost: the one that answers may not be the one that started it.
+const UNKNOWN_POLLS: u32 = 2;
 /// Page of pending jobs; a server that allows less than this refuses, and each job is asked for.
 const PENDING_PAGE: usize = 100;
 
@@ -74,7 +76,10 @@ pub(super) struct JobWait {
 impl JobWait {
     /// A job that is over already.
     pub(super) fn over(command: Command, end: JobEnd) -> Self {
-        Self { receiver: watch::channel(Some(end)).1, command }
+        Self {
+            receiver: watch::channel(Some(end)).1,
+            command,
+        }
     }
 
     /// Waits for the end.
@@ -82,16 +87,25 @@ impl JobWait {
         match self.receiver.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(end)) => end.clone(),
             // Only a poller that was told to stop drops its jobs.
-            Ok(None) | Err(_) => Err(ApiError::Stopping { command: self.command }),
+            Ok(None) | Err(_) => Err(ApiError::Stopping {
+                command: self.command,
+            }),
         }
     }
 }
 
 impl Jobs {
     pub(super) fn new(pace: Pace) -> Self {
-        let inner =
-            Inner { table: JobTable::new(pace), ends: HashMap::new(), polling: false, may_list: true };
-        Self { inner: Mutex::new(inner), changed: Notify::new() }
+        let inner = Inner {
+            table: JobTable::new(pace),
+            ends: HashMap::new(),
+            polling: false,
+            may_list: true,
+        };
+        Self {
+            inner: Mutex::new(inner),
+            changed: Notify::new(),
+        }
     }
 
     /// A command is about to be sent whose job shall have this id. The guard is held until the job is over.
@@ -100,7 +114,13 @@ impl Jobs {
         let (sender, receiver) = watch::channel(None);
         let command = duty.command;
         inner.table.sending(id.clone(), duty, clock::now());
-        inner.ends.insert(id.clone(), End { sender, _until_ended: guard });
+        inner.ends.insert(
+            id.clone(),
+            End {
+                sender,
+                _until_ended: guard,
+            },
+        );
         JobWait { receiver, command }
     }
 
@@ -109,13 +129,21 @@ impl Jobs {
         let mut inner = self.inner.lock();
         inner.table.forget(id);
         inner.ends.remove(id);
+        // The poller may have nothing left to watch.
+        self.changed.notify_one();
     }
 
-    /// The job runs, under the id that the server gave it.
-    pub(super) fn running(self: &Arc<Self>, id: &JobId, server_id: &JobId, account: &Arc<Account>) {
+    /// The job runs, under the id that the server gave it; the command may have made an object.
+    pub(super) fn running(
+        self: &Arc<Self>,
+        account: &Arc<Account>,
+        id: &JobId,
+        server_id: &JobId,
+        object: Option<&str>,
+    ) {
         let start = {
             let mut inner = self.inner.lock();
-            inner.table.running(id, server_id, clock::now());
+            inner.table.running(id, server_id, object, clock::now());
             if let Some(end) = inner.ends.remove(id) {
                 inner.ends.insert(server_id.clone(), end);
             }
@@ -125,7 +153,9 @@ impl Jobs {
         self.changed.notify_one();
         if start {
             let (jobs, account_of_task) = (Arc::clone(self), Arc::clone(account));
-            account.tasks().spawn(async move { jobs.poll(account_of_task).await });
+            account
+                .tasks()
+                .spawn(async move { jobs.poll(account_of_task).await });
         }
     }
 
@@ -133,7 +163,10 @@ impl Jobs {
     pub(super) fn wait(&self, id: &JobId) -> Option<JobWait> {
         let inner = self.inner.lock();
         let receiver = inner.ends.get(id)?.sender.subscribe();
-        Some(JobWait { receiver, command: inner.table.duty(id)?.command })
+        Some(JobWait {
+            receiver,
+            command: inner.table.duty(id)?.command,
+        })
     }
 
     pub(super) fn of_work(&self, tenant: &str, work: &str) -> Vec<JobId> {
@@ -161,7 +194,10 @@ impl Jobs {
             if crowd {
                 asking.push(futures::future::Either::Left(self.ask_for_all(&account, due)));
             } else {
-                asking.extend(due.into_iter().map(|id| futures::future::Either::Right(self.ask(&account, id))));
+                asking.extend(
+                    due.into_iter()
+                        .map(|id| futures::future::Either::Right(self.ask(&account, id))),
+                );
             }
             let sleep = next.map(|at| tokio::time::sleep_until(at.into()));
             tokio::select! {
@@ -192,20 +228,20 @@ impl Jobs {
             Ok(JobFate::Pending(_)) => inner.table.pending(&id, now),
             Ok(JobFate::Succeeded(job)) => return inner.finish(account, &id, Ok(job)),
             Ok(JobFate::Failed(job)) => {
-                let Some(command) = inner.table.duty(&id).map(|duty| duty.command) else { return };
+                let Some(command) = inner.table.duty(&id).map(|duty| duty.command) else {
+                    return;
+                };
                 return inner.finish(account, &id, Err(failure(command, &job)));
             }
-            Ok(JobFate::Unknown | JobFate::Foreign) => {
-                // Asked twice, in case the server that answers does not know yet what another one has started.
-                inner.table.unanswered(&id, now) && inner.table.vain_polls(&id) < 2
-            }
-            Err(ApiError::Odd { .. } | ApiError::Rejected(_)) => {
-                inner.table.unanswered(&id, now) && inner.table.vain_polls(&id) < VAIN_POLLS
-            }
+            Ok(JobFate::Unknown | JobFate::Foreign) => inner.table.senseless(&id, UNKNOWN_POLLS, now),
+            Err(ApiError::Odd { .. } | ApiError::Rejected(_)) => inner.table.senseless(&id, VAIN_POLLS, now),
             Err(_) => inner.table.unanswered(&id, now),
         };
         if !go_on && let Some(command) = inner.table.duty(&id).map(|duty| duty.command) {
-            let lost = ApiError::JobLost { command, job: id.clone() };
+            let lost = ApiError::JobLost {
+                command,
+                job: id.clone(),
+            };
             inner.finish(account, &id, Err(lost));
         }
     }
@@ -216,20 +252,14 @@ impl Jobs {
             Some(caller) => pending_jobs(account, &caller).await,
             None => Ok(HashSet::new()),
         };
-        let (running, over): (Vec<JobId>, Vec<JobId>) = match pending {
-            Ok(pending) => ids.into_iter().partition(|id| pending.contains(id)),
-            Err(_) => {
-                self.inner.lock().may_list = false;
-                (Vec::new(), ids)
-            }
-        };
-        {
-            let now = clock::now();
+        let over: Vec<JobId> = {
             let mut inner = self.inner.lock();
-            for id in running {
-                inner.table.pending(&id, now);
-            }
-        }
+            // Whatever forbids the list, asking for each job goes on working.
+            inner.may_list = pending.is_ok();
+            let pending = pending.unwrap_or_default();
+            let now = clock::now();
+            ids.into_iter().filter(|id| !(pending.contains(id) && inner.table.pending(id, now))).collect()
+        };
         let asking: FuturesUnordered<_> = over.into_iter().map(|id| self.ask(account, id)).collect();
         asking.collect::<()>().await;
     }
@@ -237,17 +267,24 @@ impl Jobs {
     fn caller(&self, id: &JobId) -> Option<Caller> {
         let inner = self.inner.lock();
         let duty = inner.table.duty(id)?;
-        Some(Caller { tenant: Arc::clone(&duty.tenant), share: duty.share })
+        Some(Caller {
+            tenant: Arc::clone(&duty.tenant),
+            share: duty.share,
+        })
     }
 }
 
 impl Inner {
     fn finish(&mut self, account: &Account, id: &JobId, end: JobEnd) {
         if let Some(ended) = self.table.ended(id, clock::now()) {
-            account.metrics().job_ended(account.name(), ended.duty.command.name(), ended.took);
+            account
+                .metrics()
+                .job_ended(account.name(), ended.duty.command.name(), ended.took);
             let millis = u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX);
             match &end {
-                Ok(_) => tracing::debug!(command = ended.duty.command.name(), job = %id, ms = millis, "job succeeded"),
+                Ok(_) => {
+                    tracing::debug!(command = ended.duty.command.name(), job = %id, ms = millis, "job succeeded")
+                }
                 Err(error) => {
                     tracing::debug!(command = ended.duty.command.name(), job = %id, ms = millis, %error, "job failed");
                 }
@@ -264,7 +301,9 @@ impl Inner {
 /// Asks the server for a job, once.
 pub(super) async fn query(account: &Arc<Account>, caller: &Caller, id: &JobId) -> Result<JobFate, ApiError> {
     let command = Command::QueryAsyncJobResult;
-    let answer = account.call_once(caller, command, &Params::new().with("jobid", id)).await;
+    let answer = account
+        .call_once(caller, command, &Params::new().with("jobid", id))
+        .await;
     match answer {
         Ok(answer) => {
             let job = Job::parse(Fields::of(&answer)).ok_or_else(|| ApiError::Odd {
@@ -289,15 +328,27 @@ async fn pending_jobs(account: &Arc<Account>, caller: &Caller) -> Result<HashSet
     let params = Params::new().with("page", 1).with("pagesize", PENDING_PAGE);
     let answer = account.call_once(caller, Command::ListAsyncJobs, &params).await?;
     let jobs = Fields::of(&answer).list("asyncjobs").filter_map(Job::parse);
-    Ok(jobs.filter(|job| job.status == JobStatus::Pending).map(|job| job.id).collect())
+    Ok(jobs
+        .filter(|job| job.status == JobStatus::Pending)
+        .map(|job| job.id)
+        .collect())
 }
 
 /// What a failed job says. Its result may be missing, and its code is 530 for nearly everything.
 pub(super) fn failure(command: Command, job: &Job) -> ApiError {
     let result = job.result.as_ref().map(Fields::of);
-    let code = result.and_then(|result| result.small::<u16>("errorcode")).or(job.result_code);
+    let code = result
+        .and_then(|result| result.small::<u16>("errorcode"))
+        .or(job.result_code);
     let text = result.and_then(|result| result.text("errortext"));
     let text = text.unwrap_or_else(|| "the server left no reason".to_owned());
-    let refusal = Refusal { command, code: code.filter(|code| *code != 0), text: shortened(&text) };
-    ApiError::JobFailed { job: job.id.clone(), refusal }
+    let refusal = Refusal {
+        command,
+        code: code.filter(|code| *code != 0),
+        text: shortened(&text),
+    };
+    ApiError::JobFailed {
+        job: job.id.clone(),
+        refusal,
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{ApiError, Command, CommandClass};
+use super::{ApiError, CommandClass};
 
 const THROTTLED_ATTEMPTS: u32 = 8;
 const READ_ATTEMPTS: u32 = 4;
@@ -15,8 +15,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 const BUSY_WAIT: Duration = Duration::from_millis(500);
 
 /// How long to wait before the call is sent again; `None` if it is not. `jitter` is from 0 to 1.
-pub(super) fn wait(command: Command, error: &ApiError, attempt: u32, jitter: f64) -> Option<Duration> {
-    if command.class() == CommandClass::Poll {
+pub(super) fn wait(class: CommandClass, error: &ApiError, attempt: u32, jitter: f64) -> Option<Duration> {
+    if class == CommandClass::Poll {
         // Whoever watches jobs asks again in its own time.
         return None;
     }
@@ -24,9 +24,14 @@ pub(super) fn wait(command: Command, error: &ApiError, attempt: u32, jitter: f64
         // The budget holds everybody back until the server's window is over.
         ApiError::Throttled { .. } => (THROTTLED_ATTEMPTS, Duration::ZERO),
         ApiError::Busy(_) => (BUSY_ATTEMPTS, BUSY_WAIT),
-        ApiError::Unreachable { .. } if command.may_be_repeated() => (READ_ATTEMPTS, FIRST_WAIT),
-        ApiError::Unreachable { maybe_executed: false, .. } => (WRITE_ATTEMPTS, FIRST_WAIT),
-        ApiError::Unreachable { maybe_executed: true, .. }
+        ApiError::Unreachable { .. } if class == CommandClass::Read => (READ_ATTEMPTS, FIRST_WAIT),
+        ApiError::Unreachable {
+            maybe_executed: false,
+            ..
+        } => (WRITE_ATTEMPTS, FIRST_WAIT),
+        ApiError::Unreachable {
+            maybe_executed: true, ..
+        }
         | ApiError::Rejected(_)
         | ApiError::Gone(_)
         | ApiError::Denied(_)
@@ -48,14 +53,22 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::cloudstack::Refusal;
+    use crate::cloudstack::{Command, Refusal};
 
     fn refusal(command: Command) -> Refusal {
-        Refusal { command, code: None, text: String::new() }
+        Refusal {
+            command,
+            code: None,
+            text: String::new(),
+        }
     }
 
     fn unreachable(command: Command, maybe_executed: bool) -> ApiError {
-        ApiError::Unreachable { command, reason: String::new(), maybe_executed }
+        ApiError::Unreachable {
+            command,
+            reason: String::new(),
+            maybe_executed,
+        }
     }
 
     const READ: Command = Command::ListZones;
@@ -76,13 +89,15 @@ mod tests {
         #[case] error: ApiError,
         #[case] again: bool,
     ) {
-        assert_eq!(wait(command, &error, 1, 0.5).is_some(), again);
+        assert_eq!(wait(command.class(), &error, 1, 0.5).is_some(), again);
     }
 
     #[test]
     fn attempts_are_few_and_waits_grow() {
         let error = unreachable(READ, false);
-        let waits: Vec<_> = (1..6).map(|attempt| wait(READ, &error, attempt, 0.5)).collect();
+        let waits: Vec<_> = (1..6)
+            .map(|attempt| wait(CommandClass::Read, &error, attempt, 0.5))
+            .collect();
         let millis = |millis| Some(Duration::from_millis(millis));
         assert_eq!(waits, [millis(100), millis(300), millis(900), None, None]);
     }

@@ -43,7 +43,10 @@ pub(super) fn signed_body(
     keys: &ApiKeys,
     expires: Timestamp,
 ) -> String {
-    let mut all: Vec<(&str, &str)> = params.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let mut all: Vec<(&str, &str)> = params
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
     let expires = expires.to_string();
     all.extend([
         ("command", command),
@@ -53,7 +56,10 @@ pub(super) fn signed_body(
         ("expires", expires.as_str()),
     ]);
     let signature = signature(&all, &keys.secret_key);
-    Serializer::new(String::new()).extend_pairs(all).append_pair("signature", &signature).finish()
+    Serializer::new(String::new())
+        .extend_pairs(all)
+        .append_pair("signature", &signature)
+        .finish()
 }
 
 fn signature(params: &[(&str, &str)], secret: &SecretString) -> String {
@@ -68,12 +74,17 @@ fn signature(params: &[(&str, &str)], secret: &SecretString) -> String {
 fn string_to_sign(params: &[(&str, &str)]) -> String {
     let mut params = params.to_vec();
     params.sort_unstable();
-    let pairs: Vec<String> = params.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    let pairs: Vec<String> = params
+        .iter()
+        .map(|(name, value)| format!("{name}={}", encoded(value)))
+        .collect();
     pairs.join("&").to_lowercase()
 }
 
 fn encoded(value: &str) -> String {
-    byte_serialize(value.as_bytes()).collect::<String>().replace('+', "%20")
+    byte_serialize(value.as_bytes())
+        .collect::<String>()
+        .replace('+', "%20")
 }
 
 #[cfg(test)]
@@ -84,7 +95,10 @@ mod tests {
     use super::*;
 
     fn keys() -> ApiKeys {
-        ApiKeys { api_key: "AKEY".into(), secret_key: "topsecret".into() }
+        ApiKeys {
+            api_key: "AKEY".into(),
+            secret_key: "topsecret".into(),
+        }
     }
 
     const VECTOR: [(&str, &str); 6] = [
@@ -102,14 +116,24 @@ mod tests {
             string_to_sign(&VECTOR),
             "apikey=akey&command=listzones&expires=2031-05-01t10%3a20%3a30z&name=zone%20*%5ba%5d%7e&response=json&signatureversion=3"
         );
-        assert_eq!(signature(&VECTOR, &keys().secret_key), "rxmRURpnjLsoLfwDfjWaxL+glFc=");
+        assert_eq!(
+            signature(&VECTOR, &keys().secret_key),
+            "rxmRURpnjLsoLfwDfjWaxL+glFc="
+        );
     }
 
     #[test]
     fn the_body_carries_the_signature_of_everything_else() {
         let expires = Timestamp::parse("2031-05-01T10:20:30Z").unwrap();
-        let body = signed_body("listZones", &[("name".into(), "zone *[a]~".into())], &keys(), expires);
-        let pairs: Vec<(String, String)> = url::form_urlencoded::parse(body.as_bytes()).into_owned().collect();
+        let body = signed_body(
+            "listZones",
+            &[("name".into(), "zone *[a]~".into())],
+            &keys(),
+            expires,
+        );
+        let pairs: Vec<(String, String)> = url::form_urlencoded::parse(body.as_bytes())
+            .into_owned()
+            .collect();
         let signature = pairs.iter().find(|(name, _)| name == "signature").unwrap();
         assert_eq!(signature.1, "rxmRURpnjLsoLfwDfjWaxL+glFc=");
         assert_eq!(pairs.len(), VECTOR.len() + 1);

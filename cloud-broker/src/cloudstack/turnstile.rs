@@ -29,7 +29,10 @@ struct Place<'a> {
 
 impl Turnstile {
     pub(super) fn new(rate: Rate) -> Self {
-        Self(Mutex::new(Inner { budget: Budget::new(rate, clock::now()), waiting: HashMap::new() }))
+        Self(Mutex::new(Inner {
+            budget: Budget::new(rate, clock::now()),
+            waiting: HashMap::new(),
+        }))
     }
 
     pub(super) fn configure(&self, rate: Rate) {
@@ -51,7 +54,10 @@ impl Turnstile {
             let mut inner = self.0.lock();
             let ticket = inner.budget.enqueue(claim);
             inner.waiting.insert(ticket, sender);
-            Place { turnstile: self, ticket }
+            Place {
+                turnstile: self,
+                ticket,
+            }
         };
         while let Some(wait) = self.advance(place.ticket) {
             tokio::select! {
@@ -75,7 +81,10 @@ impl Turnstile {
         if !inner.waiting.contains_key(&ticket) {
             return None;
         }
-        inner.budget.next_grant(now).map(|at| at.saturating_duration_since(now))
+        inner
+            .budget
+            .next_grant(now)
+            .map(|at| at.saturating_duration_since(now))
     }
 }
 

@@ -27,18 +27,23 @@ pub struct CreateAclItem {
 impl Api {
     /// ACL lists of a VPC; the two default ones are among them. May be `Denied`.
     pub async fn acl_lists(&self, vpc: &VpcId) -> Result<Listing<NetworkAclList>, ApiError> {
-        self.list(Command::ListNetworkAclLists, Params::new().with("vpcid", vpc)).await
+        self.list(Command::ListNetworkAclLists, Params::new().with("vpcid", vpc))
+            .await
     }
 
     /// Items of an ACL list.
     pub async fn acl_items(&self, list: &AclListId) -> Result<Listing<NetworkAclItem>, ApiError> {
-        self.list(Command::ListNetworkAcls, Params::new().with("aclid", list)).await
+        self.list(Command::ListNetworkAcls, Params::new().with("aclid", list))
+            .await
     }
 
     /// Makes an item; `Rejected` if the number is taken.
     pub async fn create_acl_item(&self, item: &CreateAclItem) -> Result<Started<NetworkAclItem>, ApiError> {
         if item.sources.is_empty() {
-            return Err(self.never_sent(Command::CreateNetworkAcl, "the list of sources is empty, which is nobody"));
+            return Err(Self::never_sent(
+                Command::CreateNetworkAcl,
+                "the list of sources is empty, which is nobody",
+            ));
         }
         let params = Params::new()
             .with("aclid", &item.list)
@@ -54,13 +59,19 @@ impl Api {
     }
 
     /// Changes the free text of an item; everything else stays.
-    pub async fn update_acl_item_reason(&self, id: &AclItemId, reason: &str) -> Result<Started<()>, ApiError> {
+    pub async fn update_acl_item_reason(
+        &self,
+        id: &AclItemId,
+        reason: &str,
+    ) -> Result<Started<()>, ApiError> {
         let params = Params::new().with("id", id).with("reason", reason);
         self.start(Command::UpdateNetworkAclItem, params).send().await
     }
 
     /// Deletes an item; `Gone` if there is none.
     pub async fn delete_acl_item(&self, id: &AclItemId) -> Result<Started<()>, ApiError> {
-        self.start(Command::DeleteNetworkAcl, Params::new().with("id", id)).send().await
+        self.start(Command::DeleteNetworkAcl, Params::new().with("id", id))
+            .send()
+            .await
     }
 }

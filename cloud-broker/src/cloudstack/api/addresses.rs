@@ -51,8 +51,12 @@ impl Api {
             AddressQuery::Allocated => Params::new(),
             AddressQuery::OfNetwork(id) => Params::new().with("associatednetworkid", id),
             AddressQuery::OfVpc(id) => Params::new().with("vpcid", id),
-            AddressQuery::Allocating => Params::new().with("state", "Allocating").with("allocatedonly", false),
-            AddressQuery::Releasing => Params::new().with("state", "Releasing").with("allocatedonly", false),
+            AddressQuery::Allocating => Params::new()
+                .with("state", "Allocating")
+                .with("allocatedonly", false),
+            AddressQuery::Releasing => Params::new()
+                .with("state", "Releasing")
+                .with("allocatedonly", false),
             AddressQuery::Ip(ip) => Params::new().with("ipaddress", ip).with("allocatedonly", false),
         };
         self.list(Command::ListPublicIpAddresses, params).await
@@ -60,13 +64,20 @@ impl Api {
 
     /// One page of addresses of a zone that anybody may take; never evidence that there are no more.
     pub async fn free_addresses(&self, zone: Option<&ZoneId>) -> Result<Vec<PublicIpAddress>, ApiError> {
-        let params = Params::new().with("state", "Free").with("allocatedonly", false).maybe("zoneid", zone);
+        let params = Params::new()
+            .with("state", "Free")
+            .with("allocatedonly", false)
+            .maybe("zoneid", zone);
         self.first_page(Command::ListPublicIpAddresses, params).await
     }
 
     /// An address in whatever state; `None` if it is somebody else's or no address at all.
     pub async fn find_address(&self, id: &AddressId) -> Result<Option<PublicIpAddress>, ApiError> {
-        self.find(Command::ListPublicIpAddresses, Params::new().with("id", id).with("allocatedonly", false)).await
+        self.find(
+            Command::ListPublicIpAddresses,
+            Params::new().with("id", id).with("allocatedonly", false),
+        )
+        .await
     }
 
     /// Takes a chosen address. `NoCapacity` says that it is not free; so does a server that has quarantined it.
@@ -84,7 +95,11 @@ impl Api {
             AssociateTarget::Vpc(id) => Params::new().with("vpcid", id),
         };
         let params = params.with("ipaddress", request.ip);
-        self.start(Command::AssociateIpAddress, params).as_job(&request.job).holding_to_start(turn.0.clone()).send().await
+        self.start(Command::AssociateIpAddress, params)
+            .with_job(&request.job)
+            .holding_to_start(turn.0.clone())
+            .send()
+            .await
     }
 
     /// Waits for the turn to look for an address and take it.
@@ -101,6 +116,9 @@ impl Api {
     /// The turn lasts until the job is over.
     pub async fn release(&self, turn: &ReleaseTurn) -> Result<Started<()>, ApiError> {
         let params = Params::new().with("id", turn.address());
-        self.start(Command::DisassociateIpAddress, params).holding_to_end(turn.guard.clone()).send().await
+        self.start(Command::DisassociateIpAddress, params)
+            .holding_to_end(turn.guard.clone())
+            .send()
+            .await
     }
 }

@@ -17,10 +17,10 @@ use crate::cloudstack::locks::Guard;
 use crate::cloudstack::paging::{Complete, Next, Pager};
 use crate::cloudstack::poller::{JobFate, JobWait, failure, query};
 use crate::cloudstack::types::{
-    AclItemId, AddressId, Entity, Fields, FirewallRule, FirewallRuleId, Job, JobId, LoadBalancerRule, NetworkAclItem,
-    PublicIpAddress, RuleId,
+    AclItemId, AddressId, Entity, Fields, FirewallRule, FirewallRuleId, Job, JobId, LoadBalancerRule,
+    NetworkAclItem, PublicIpAddress, RuleId,
 };
-use crate::cloudstack::{ApiError, Command, Listing, Refusal, retry};
+use crate::cloudstack::{ApiError, Command, CommandClass, Listing, Refusal, retry};
 
 /// A command that the server has taken. Its job is watched whether or not this is kept.
 #[derive(Debug)]
@@ -119,13 +119,17 @@ impl Api {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            self.wait_for_repetition(error, attempt).await?;
+            self.wait_for_repetition(command.class(), error, attempt).await?;
             attempt += 1;
         }
     }
 
     /// A list, page by page.
-    pub(super) async fn list<T: Entity>(&self, command: Command, params: Params) -> Result<Listing<T>, ApiError> {
+    pub(super) async fn list<T: Entity>(
+        &self,
+        command: Command,
+        params: Params,
+    ) -> Result<Listing<T>, ApiError> {
         let mut pager = Pager::new();
         let mut items = Vec::new();
         loop {
@@ -139,7 +143,9 @@ impl Api {
                 items.clear();
             }
             let answer = match self.read(command, params).await {
-                Err(ApiError::Rejected(refusal)) if refusal.code == Some(431) && pager.next() != Next::Unpaged => {
+                Err(ApiError::Rejected(refusal))
+                    if refusal.code == Some(431) && pager.next() != Next::Unpaged =>
+                {
                     pager.refused();
                     continue;
                 }
@@ -149,18 +155,30 @@ impl Api {
             let ids: Vec<Option<&str>> = rows.iter().map(|row| row.as_ref().map(T::identity)).collect();
             let count = Fields::of(&answer).small("count");
             let new = pager.take(count, &ids);
-            items.extend(rows.into_iter().zip(new).filter_map(|(row, new)| row.filter(|_| new)));
+            items.extend(
+                rows.into_iter()
+                    .zip(new)
+                    .filter_map(|(row, new)| row.filter(|_| new)),
+            );
         }
     }
 
     /// What a server shows of a list at once.
-    pub(super) async fn first_page<T: Entity>(&self, command: Command, params: Params) -> Result<Vec<T>, ApiError> {
+    pub(super) async fn first_page<T: Entity>(
+        &self,
+        command: Command,
+        params: Params,
+    ) -> Result<Vec<T>, ApiError> {
         let answer = self.read(command, params).await?;
         Ok(rows::<T>(&answer).filter_map(T::parse).collect())
     }
 
     /// One object by its id, which is the parameter `id`.
-    pub(super) async fn find<T: Entity>(&self, command: Command, params: Params) -> Result<Option<T>, ApiError> {
+    pub(super) async fn find<T: Entity>(
+        &self,
+        command: Command,
+        params: Params,
+    ) -> Result<Option<T>, ApiError> {
         let wanted = params.get("id").unwrap_or_default().to_owned();
         let answer = match self.read(command, params).await {
             Err(ApiError::Gone(_)) => return Ok(None),
@@ -176,7 +194,11 @@ impl Api {
         }
         if unreadable {
             let reason = format!("the entry of {wanted} can't be read");
-            return Err(ApiError::Odd { command, reason, maybe_executed: false });
+            return Err(ApiError::Odd {
+                command,
+                reason,
+                maybe_executed: false,
+            });
         }
         Ok(None)
     }
@@ -184,12 +206,24 @@ impl Api {
     /// A write, to be sent.
     pub(super) fn start<T: Outcome>(&self, command: Command, params: Params) -> Start<'_, T> {
         let outcome = PhantomData;
-        Start { api: self, command, params, job: None, until_started: None, until_ended: None, outcome }
+        Start {
+            api: self,
+            command,
+            params,
+            job: None,
+            until_started: None,
+            until_ended: None,
+            outcome,
+        }
     }
 
     /// The error for a call that makes no sense.
-    pub(super) fn never_sent(&self, command: Command, text: &str) -> ApiError {
-        ApiError::Rejected(Refusal { command, code: None, text: format!("not sent, since {text}") })
+    pub(super) fn never_sent(command: Command, text: &str) -> ApiError {
+        ApiError::Rejected(Refusal {
+            command,
+            code: None,
+            text: format!("not sent, since {text}"),
+        })
     }
 
     /// What the server knows of a job, whoever started it.
@@ -197,7 +231,10 @@ impl Api {
         let mut attempt = 1;
         loop {
             match query(self.account(), &self.caller(), id).await {
-                Err(error) => self.wait_for_repetition_of(Command::ListZones, error, attempt).await?,
+                Err(error) => {
+                    self.wait_for_repetition(CommandClass::Read, error, attempt)
+                        .await?
+                }
                 fate => return fate,
             }
             attempt += 1;
@@ -212,7 +249,7 @@ impl Api {
         } else if matches!(self.job(id).await?, JobFate::Pending(_)) {
             let jobs = self.account().jobs();
             let wait = jobs.sending(id, self.duty(command, None), None);
-            jobs.running(id, id, self.account());
+            jobs.running(self.account(), id, id, None);
             let _ = wait.end().await;
         }
         self.job(id).await
@@ -230,7 +267,10 @@ impl Api {
     }
 
     pub(super) fn caller(&self) -> Caller {
-        Caller { tenant: Arc::clone(&self.tenant), share: self.share }
+        Caller {
+            tenant: Arc::clone(&self.tenant),
+            share: self.share,
+        }
     }
 
     fn duty(&self, command: Command, object: Option<&str>) -> Duty {
@@ -243,14 +283,14 @@ impl Api {
         }
     }
 
-    async fn wait_for_repetition(&self, error: ApiError, attempt: u32) -> Result<(), ApiError> {
-        let command = error.command();
-        self.wait_for_repetition_of(command, error, attempt).await
-    }
-
     /// Sleeps if the call shall be repeated; gives the error back otherwise.
-    async fn wait_for_repetition_of(&self, like: Command, error: ApiError, attempt: u32) -> Result<(), ApiError> {
-        match retry::wait(like, &error, attempt, rand::random()) {
+    async fn wait_for_repetition(
+        &self,
+        class: CommandClass,
+        error: ApiError,
+        attempt: u32,
+    ) -> Result<(), ApiError> {
+        match retry::wait(class, &error, attempt, rand::random()) {
             Some(wait) => {
                 tokio::time::sleep(self.account().pace().of(wait)).await;
                 Ok(())
@@ -261,11 +301,14 @@ impl Api {
 }
 
 /// The rows of a list, under the names it should have, else under any.
-fn rows<'a, T: Entity>(answer: &'a Value) -> impl Iterator<Item = Fields<'a>> {
+fn rows<T: Entity>(answer: &Value) -> impl Iterator<Item = Fields<'_>> {
     let named = T::KEYS.iter().find(|key| answer.get(**key).is_some()).copied();
     let any = || {
         let object = answer.as_object()?;
-        object.iter().find(|(_, value)| value.is_array()).map(|(key, _)| key.as_str())
+        object
+            .iter()
+            .find(|(_, value)| value.is_array())
+            .map(|(key, _)| key.as_str())
     };
     let key = named.or_else(any).unwrap_or_default();
     Fields::of(answer).list(key)
@@ -291,7 +334,7 @@ struct Taken {
 
 impl<T: Outcome> Start<'_, T> {
     /// Chooses the id of the job.
-    pub(super) fn as_job(mut self, id: &JobId) -> Self {
+    pub(super) fn with_job(mut self, id: &JobId) -> Self {
         self.job = Some(id.clone());
         self
     }
@@ -311,7 +354,10 @@ impl<T: Outcome> Start<'_, T> {
     /// Sends the command, repeatedly as long as it was certainly not executed. Until it is sent the caller may leave;
     /// afterwards it is followed in a task of its own.
     pub(super) async fn send(self) -> Result<Started<T>, ApiError> {
-        let job = self.job.clone().unwrap_or_else(|| JobId::from(uuid::Uuid::new_v4()));
+        let job = self
+            .job
+            .clone()
+            .unwrap_or_else(|| JobId::from(uuid::Uuid::new_v4()));
         let params = self.params.clone().with("customjobid", &job);
         let account = self.api.account();
         let mut attempt = 1;
@@ -329,7 +375,13 @@ impl<T: Outcome> Start<'_, T> {
             let task = account.tasks().spawn(phase.run(pass, self.until_ended.clone()));
             let error = match task.await {
                 Ok(Ok(Taken { job, object, wait })) => {
-                    return Ok(Started { command: self.command, job, object, wait, outcome: PhantomData });
+                    return Ok(Started {
+                        command: self.command,
+                        job,
+                        object,
+                        wait,
+                        outcome: PhantomData,
+                    });
                 }
                 Ok(Err(error)) => error,
                 Err(_) => ApiError::Odd {
@@ -338,7 +390,9 @@ impl<T: Outcome> Start<'_, T> {
                     maybe_executed: true,
                 },
             };
-            self.api.wait_for_repetition(error, attempt).await?;
+            self.api
+                .wait_for_repetition(CommandClass::Write, error, attempt)
+                .await?;
             attempt += 1;
         }
     }
@@ -361,8 +415,8 @@ const RECOVERY: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_millis(600),
     Duration::from_millis(1500),
-    Duration::from_millis(3000),
-    Duration::from_millis(6000),
+    Duration::from_secs(3),
+    Duration::from_secs(6),
 ];
 
 impl FirstPhase {
@@ -373,7 +427,10 @@ impl FirstPhase {
         let sent = self.account.send(pass, command, &self.params, self.attempt).await;
         let taken = match sent {
             Ok(answer) => self.taken(&answer, wait),
-            Err(error @ ApiError::Unreachable { maybe_executed: true, .. }) => self.recover(error, wait).await,
+            // A refusal is an answer, even if it leaves something behind.
+            Err(error @ (ApiError::Unreachable { .. } | ApiError::Odd { .. })) if error.maybe_executed() => {
+                self.recover(error, wait).await
+            }
             Err(error) => Err(error),
         };
         drop(self.until_started);
@@ -387,7 +444,9 @@ impl FirstPhase {
         let (command, fields) = (self.duty.command, Fields::of(answer));
         let object = fields.text("id");
         if let Some(job) = fields.id::<JobId>("jobid") {
-            self.account.jobs().running(&self.job, &job, &self.account);
+            self.account
+                .jobs()
+                .running(&self.account, &self.job, &job, object.as_deref());
             return Ok(Taken { job, object, wait });
         }
         if fields.flag("success") == Some(true) {
@@ -395,20 +454,34 @@ impl FirstPhase {
             self.account.jobs().not_sent(&self.job);
             let job = Job::on_the_spot(self.job.clone(), answer.clone());
             let wait = JobWait::over(command, Ok(job));
-            return Ok(Taken { job: self.job.clone(), object, wait });
+            return Ok(Taken {
+                job: self.job.clone(),
+                object,
+                wait,
+            });
         }
         let reason = "neither a job nor success".to_owned();
-        Err(ApiError::Odd { command, reason, maybe_executed: true })
+        Err(ApiError::Odd {
+            command,
+            reason,
+            maybe_executed: true,
+        })
     }
 
     /// Asks for the job by the id it was given.
     async fn recover(&self, lost: ApiError, wait: JobWait) -> Result<Taken, ApiError> {
         for pause in RECOVERY {
-            tokio::time::sleep(self.account.pace().of(pause)).await;
+            tokio::select! {
+                () = tokio::time::sleep(self.account.pace().of(pause)) => {}
+                () = self.account.stopping() => break,
+            }
             let fate = query(&self.account, &self.caller, &self.job).await;
             let (job, wait) = match fate {
                 Ok(JobFate::Pending(job)) => {
-                    self.account.jobs().running(&self.job, &self.job, &self.account);
+                    let object = job.instance_id.as_deref();
+                    self.account
+                        .jobs()
+                        .running(&self.account, &self.job, &self.job, object);
                     (job, wait)
                 }
                 Ok(JobFate::Succeeded(job)) => {
@@ -423,7 +496,11 @@ impl FirstPhase {
                 Ok(JobFate::Unknown | JobFate::Foreign) | Err(_) => continue,
             };
             tracing::debug!(command = self.duty.command.name(), job = %job.id, "lost answer found by its job");
-            return Ok(Taken { job: job.id, object: job.instance_id, wait });
+            return Ok(Taken {
+                job: job.id,
+                object: job.instance_id,
+                wait,
+            });
         }
         Err(lost)
     }

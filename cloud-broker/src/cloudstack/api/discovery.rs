@@ -9,7 +9,9 @@ impl Api {
     /// Version and limits of the server. Roles made for Kubernetes clusters may not ask this: `Denied` is normal.
     pub async fn capabilities(&self) -> Result<Capabilities, ApiError> {
         let answer = self.read(Command::ListCapabilities, Params::new()).await?;
-        Ok(Capabilities::parse(Fields::of(answer.get("capability").unwrap_or(&answer))))
+        Ok(Capabilities::parse(Fields::of(
+            answer.get("capability").unwrap_or(&answer),
+        )))
     }
 
     /// Every command that the caller's role may use, with its parameters. May be `Denied`.
@@ -19,9 +21,14 @@ impl Api {
 
     /// One command with the parameters that this server understands; `None` if the caller may not use it.
     pub async fn describe_command(&self, command: Command) -> Result<Option<ApiCommand>, ApiError> {
-        let listing = self.list::<ApiCommand>(Command::ListApis, Params::new().with("name", command.name())).await;
+        let listing = self
+            .list::<ApiCommand>(Command::ListApis, Params::new().with("name", command.name()))
+            .await;
         match listing {
-            Ok(listing) => Ok(listing.into_items().into_iter().find(|found| found.name == command.name())),
+            Ok(listing) => Ok(listing
+                .into_items()
+                .into_iter()
+                .find(|found| found.name == command.name())),
             // A command that is unknown or not allowed is an internal error to the server.
             Err(ApiError::Rejected(refusal)) if refusal.code == Some(530) => Ok(None),
             Err(error) => Err(error),
@@ -35,11 +42,16 @@ impl Api {
 
     /// The projects that the caller is a member of. May be `Denied`.
     pub async fn projects(&self) -> Result<Listing<Project>, ApiError> {
-        self.list(Command::ListProjects, Params::new().with("details", "min")).await
+        self.list(Command::ListProjects, Params::new().with("details", "min"))
+            .await
     }
 
     /// A project; `None` if the caller is no member. May be `Denied`.
     pub async fn find_project(&self, id: &ProjectId) -> Result<Option<Project>, ApiError> {
-        self.find(Command::ListProjects, Params::new().with("id", id).with("details", "min")).await
+        self.find(
+            Command::ListProjects,
+            Params::new().with("id", id).with("details", "min"),
+        )
+        .await
     }
 }

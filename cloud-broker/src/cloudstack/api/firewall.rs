@@ -42,7 +42,11 @@ pub struct CreateFirewallRule {
 impl Api {
     /// Firewall rules of an address. One that is not allocated is `Rejected`.
     pub async fn firewall_rules(&self, address: &AddressId) -> Result<Listing<FirewallRule>, ApiError> {
-        self.list(Command::ListFirewallRules, Params::new().with("ipaddressid", address)).await
+        self.list(
+            Command::ListFirewallRules,
+            Params::new().with("ipaddressid", address),
+        )
+        .await
     }
 
     /// Makes a firewall rule; `Conflict` if one with the same ports shares a source, letter by letter. One after the
@@ -52,7 +56,7 @@ impl Api {
         rule: &CreateFirewallRule,
     ) -> Result<Started<FirewallRule>, ApiError> {
         if rule.sources.is_empty() {
-            return Err(self.never_sent(
+            return Err(Self::never_sent(
                 Command::CreateFirewallRule,
                 "the list of sources is empty, which servers take for everybody",
             ));
@@ -64,12 +68,17 @@ impl Api {
             .with("startport", rule.ports.start)
             .with("endport", rule.ports.end)
             .with("cidrlist", &rule.sources);
-        self.start(Command::CreateFirewallRule, params).holding_to_end(turn).send().await
+        self.start(Command::CreateFirewallRule, params)
+            .holding_to_end(turn)
+            .send()
+            .await
     }
 
     /// Deletes a firewall rule; `Gone` if there is none.
     pub async fn delete_firewall_rule(&self, id: &FirewallRuleId) -> Result<Started<()>, ApiError> {
-        self.start(Command::DeleteFirewallRule, Params::new().with("id", id)).send().await
+        self.start(Command::DeleteFirewallRule, Params::new().with("id", id))
+            .send()
+            .await
     }
 
     /// Port forwarding rules of an address, which hold it. May be `Denied`.
@@ -77,11 +86,22 @@ impl Api {
         &self,
         address: &AddressId,
     ) -> Result<Listing<PortForwardingRule>, ApiError> {
-        self.list(Command::ListPortForwardingRules, Params::new().with("ipaddressid", address)).await
+        self.list(
+            Command::ListPortForwardingRules,
+            Params::new().with("ipaddressid", address),
+        )
+        .await
     }
 
     /// Remote access VPNs of an address, which hold it. May be `Denied`.
-    pub async fn remote_access_vpns(&self, address: &AddressId) -> Result<Listing<RemoteAccessVpn>, ApiError> {
-        self.list(Command::ListRemoteAccessVpns, Params::new().with("publicipid", address)).await
+    pub async fn remote_access_vpns(
+        &self,
+        address: &AddressId,
+    ) -> Result<Listing<RemoteAccessVpn>, ApiError> {
+        self.list(
+            Command::ListRemoteAccessVpns,
+            Params::new().with("publicipid", address),
+        )
+        .await
     }
 }

@@ -33,6 +33,10 @@ impl Api {
 
     /// A machine; `None` if it is gone, destroyed, or not in scope.
     pub async fn find_machine(&self, id: &MachineId) -> Result<Option<Machine>, ApiError> {
-        self.find(Command::ListVirtualMachines, Params::new().with("id", id).with("details", DETAILS)).await
+        self.find(
+            Command::ListVirtualMachines,
+            Params::new().with("id", id).with("details", DETAILS),
+        )
+        .await
     }
 }

@@ -42,20 +42,32 @@ impl Api {
     /// An account for a tenant. The tenant's name decides whose turn it is in the budget; the project, if any, is the
     /// scope of every list.
     pub fn new(account: Arc<Account>, tenant: &str, project: Option<ProjectId>) -> Self {
-        Self { account, tenant: tenant.into(), share: 1, project, work: None }
+        Self {
+            account,
+            tenant: tenant.into(),
+            share: 1,
+            project,
+            work: None,
+        }
     }
 
     /// The same with another share of the budget: so many turns in a row, at least one.
     #[must_use]
     pub fn with_share(self, share: u32) -> Self {
-        Self { share: share.max(1), ..self }
+        Self {
+            share: share.max(1),
+            ..self
+        }
     }
 
     /// The same for one piece of work, such as one balancer: its jobs can be waited for together, also after the caller
     /// that started them has left.
     #[must_use]
     pub fn for_work(&self, work: &str) -> Self {
-        Self { work: Some(work.into()), ..self.clone() }
+        Self {
+            work: Some(work.into()),
+            ..self.clone()
+        }
     }
 
     /// What is shared with the other tenants: locks, jobs, breaker.

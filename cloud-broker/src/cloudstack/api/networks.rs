@@ -17,14 +17,16 @@ pub struct NetworkQuery {
 impl Api {
     /// Networks in scope, shared ones that the caller may use included.
     pub async fn networks(&self, query: &NetworkQuery) -> Result<Listing<Network>, ApiError> {
-        let params =
-            Params::new().maybe("zoneid", query.zone.as_ref()).maybe("vpcid", query.vpc.as_ref());
+        let params = Params::new()
+            .maybe("zoneid", query.zone.as_ref())
+            .maybe("vpcid", query.vpc.as_ref());
         self.list(Command::ListNetworks, params).await
     }
 
     /// A network with its services; `None` if it is gone or not in scope.
     pub async fn find_network(&self, id: &NetworkId) -> Result<Option<Network>, ApiError> {
-        self.find(Command::ListNetworks, Params::new().with("id", id)).await
+        self.find(Command::ListNetworks, Params::new().with("id", id))
+            .await
     }
 
     /// VPCs in scope. May be `Denied`.

@@ -11,6 +11,10 @@ impl Params {
 
     /// Adds a parameter. Names are lower case, so that the order is the same before and after the server lowers them.
     #[must_use]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "ids are given by reference, numbers by value"
+    )]
     pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.0.push((name.to_owned(), value.to_string()));
         self
@@ -26,7 +30,10 @@ impl Params {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn pairs(&self) -> &[(String, String)] {

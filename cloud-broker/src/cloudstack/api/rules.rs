@@ -79,12 +79,18 @@ impl Api {
 
     /// A rule; `None` if it is gone or not in scope.
     pub async fn find_rule(&self, id: &RuleId) -> Result<Option<LoadBalancerRule>, ApiError> {
-        self.find(Command::ListLoadBalancerRules, Params::new().with("id", id)).await
+        self.find(Command::ListLoadBalancerRules, Params::new().with("id", id))
+            .await
     }
 
     /// The members of a rule; `None` if the rule is gone. Destroyed machines are hidden although still mapped.
     pub async fn rule_members(&self, id: &RuleId) -> Result<Option<Vec<Machine>>, ApiError> {
-        let listing = self.list(Command::ListLoadBalancerRuleInstances, Params::new().with("id", id)).await;
+        let listing = self
+            .list(
+                Command::ListLoadBalancerRuleInstances,
+                Params::new().with("id", id),
+            )
+            .await;
         match listing {
             Ok(listing) => Ok(Some(listing.into_items())),
             Err(ApiError::Gone(_)) => Ok(None),
@@ -107,13 +113,19 @@ impl Api {
             .with("protocol", rule.protocol.as_str())
             .with("openfirewall", false)
             .maybe("cidrlist", rule.sources.as_ref());
-        self.start(Command::CreateLoadBalancerRule, params).holding_to_start(turn).send().await
+        self.start(Command::CreateLoadBalancerRule, params)
+            .holding_to_start(turn)
+            .send()
+            .await
     }
 
     /// Changes a rule. A failed job is never success, and the list then shows values that the router may not have.
     pub async fn update_rule(&self, id: &RuleId, change: &RuleChange) -> Result<Started<()>, ApiError> {
         if *change == RuleChange::default() {
-            return Err(self.never_sent(Command::UpdateLoadBalancerRule, "an update must change something"));
+            return Err(Self::never_sent(
+                Command::UpdateLoadBalancerRule,
+                "an update must change something",
+            ));
         }
         let params = Params::new()
             .with("id", id)
@@ -127,17 +139,21 @@ impl Api {
 
     /// Deletes a rule; `Gone` if there is none.
     pub async fn delete_rule(&self, id: &RuleId) -> Result<Started<()>, ApiError> {
-        self.start(Command::DeleteLoadBalancerRule, Params::new().with("id", id)).send().await
+        self.start(Command::DeleteLoadBalancerRule, Params::new().with("id", id))
+            .send()
+            .await
     }
 
     /// Adds members: all of them or, if one is a member already, none (the job fails with 530 and no other word).
     pub async fn assign(&self, id: &RuleId, machines: &[MachineId]) -> Result<Started<()>, ApiError> {
-        self.members(Command::AssignToLoadBalancerRule, id, machines).await
+        self.members(Command::AssignToLoadBalancerRule, id, machines)
+            .await
     }
 
     /// Removes members; whoever is none is ignored.
     pub async fn remove(&self, id: &RuleId, machines: &[MachineId]) -> Result<Started<()>, ApiError> {
-        self.members(Command::RemoveFromLoadBalancerRule, id, machines).await
+        self.members(Command::RemoveFromLoadBalancerRule, id, machines)
+            .await
     }
 
     async fn members(
@@ -147,9 +163,16 @@ impl Api {
         machines: &[MachineId],
     ) -> Result<Started<()>, ApiError> {
         if machines.is_empty() {
-            return Err(self.never_sent(command, "the list of machines is empty"));
+            return Err(Self::never_sent(command, "the list of machines is empty"));
         }
         let list: Vec<&str> = machines.iter().map(MachineId::as_str).collect();
-        self.start(command, Params::new().with("id", id).with("virtualmachineids", list.join(","))).send().await
+        self.start(
+            command,
+            Params::new()
+                .with("id", id)
+                .with("virtualmachineids", list.join(",")),
+        )
+        .send()
+        .await
     }
 }

@@ -15,12 +15,20 @@ impl Api {
     }
 
     /// Writes tags: all of them or, if one of the keys is there already, none. May be `Denied`.
-    pub async fn create_tags(&self, resource: &TaggedResource, tags: &[Tag]) -> Result<Started<()>, ApiError> {
+    pub async fn create_tags(
+        &self,
+        resource: &TaggedResource,
+        tags: &[Tag],
+    ) -> Result<Started<()>, ApiError> {
         self.change_tags(Command::CreateTags, resource, tags).await
     }
 
     /// Removes tags with these keys and values; the job fails if none of them is there. May be `Denied`.
-    pub async fn delete_tags(&self, resource: &TaggedResource, tags: &[Tag]) -> Result<Started<()>, ApiError> {
+    pub async fn delete_tags(
+        &self,
+        resource: &TaggedResource,
+        tags: &[Tag],
+    ) -> Result<Started<()>, ApiError> {
         self.change_tags(Command::DeleteTags, resource, tags).await
     }
 
@@ -32,7 +40,7 @@ impl Api {
     ) -> Result<Started<()>, ApiError> {
         if tags.is_empty() {
             // To a server no tag means all tags.
-            return Err(self.never_sent(command, "the list of tags is empty"));
+            return Err(Self::never_sent(command, "the list of tags is empty"));
         }
         let mut params = Params::new()
             .with("resourceids", resource.resource_id())

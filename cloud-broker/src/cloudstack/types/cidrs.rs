@@ -16,7 +16,12 @@ impl CidrList {
     /// Splits at any run of commas and white space.
     pub fn parse(text: &str) -> Self {
         let separator = |c: char| c == ',' || c.is_whitespace();
-        Self(text.split(separator).filter(|entry| !entry.is_empty()).map(str::to_owned).collect())
+        Self(
+            text.split(separator)
+                .filter(|entry| !entry.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        )
     }
 
     /// The list that spells these networks.

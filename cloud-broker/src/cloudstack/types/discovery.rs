@@ -32,7 +32,11 @@ impl Version {
         let major = numbers.next().flatten()?;
         let minor = numbers.next().flatten();
         let patch = minor.and_then(|_| numbers.next().flatten());
-        Some(Self { major, minor: minor.unwrap_or(0), patch: patch.unwrap_or(0) })
+        Some(Self {
+            major,
+            minor: minor.unwrap_or(0),
+            patch: patch.unwrap_or(0),
+        })
     }
 }
 
@@ -59,7 +63,9 @@ impl Capabilities {
     pub(crate) fn parse(fields: Fields<'_>) -> Self {
         let version_text = fields.text("cloudstackversion").unwrap_or_default();
         let calls = fields.small::<u32>("apilimitmax").filter(|calls| *calls > 0);
-        let seconds = fields.small::<u64>("apilimitinterval").filter(|seconds| *seconds > 0);
+        let seconds = fields
+            .small::<u64>("apilimitinterval")
+            .filter(|seconds| *seconds > 0);
         Self {
             version: Version::parse(&version_text),
             version_text,
@@ -124,7 +130,11 @@ impl Entity for Project {
         Some(Self {
             id: fields.id("id")?,
             name: fields.text("name").unwrap_or_default(),
-            state: if state == "Active" { ProjectState::Active } else { ProjectState::Other(state) },
+            state: if state == "Active" {
+                ProjectState::Active
+            } else {
+                ProjectState::Other(state)
+            },
         })
     }
 
@@ -147,7 +157,10 @@ impl Entity for ApiCommand {
 
     fn parse(fields: Fields<'_>) -> Option<Self> {
         let parameters = fields.list("params").filter_map(|entry| entry.text("name"));
-        Some(Self { name: fields.text("name")?, parameters: parameters.map(|name| name.to_ascii_lowercase()).collect() })
+        Some(Self {
+            name: fields.text("name")?,
+            parameters: parameters.map(|name| name.to_ascii_lowercase()).collect(),
+        })
     }
 
     fn identity(&self) -> &str {

@@ -2,8 +2,8 @@
 
 use super::wire::{Entity, Fields};
 use super::{
-    AclItemId, AclListId, AddressId, CidrList, FirewallRuleId, NetworkId, PortForwardingRuleId, RuleState, Tag, VpcId,
-    VpnId,
+    AclItemId, AclListId, AddressId, CidrList, FirewallRuleId, NetworkId, PortForwardingRuleId, RuleState,
+    Tag, VpcId, VpnId,
 };
 
 /// First and last port, both inside.
@@ -18,7 +18,10 @@ pub struct PortRange {
 impl PortRange {
     /// A range of one port.
     pub fn single(port: u16) -> Self {
-        Self { start: port, end: port }
+        Self {
+            start: port,
+            end: port,
+        }
     }
 
     /// Whether a port is inside.
@@ -28,7 +31,10 @@ impl PortRange {
 
     fn parse(fields: Fields<'_>) -> Option<Self> {
         let start = fields.small("startport")?;
-        Some(Self { start, end: fields.small("endport").unwrap_or(start) })
+        Some(Self {
+            start,
+            end: fields.small("endport").unwrap_or(start),
+        })
     }
 }
 
@@ -151,7 +157,11 @@ impl Entity for NetworkAclItem {
     const KEYS: &'static [&'static str] = &["networkacl"];
 
     fn parse(fields: Fields<'_>) -> Option<Self> {
-        let is = |name, word: &str| fields.text(name).is_some_and(|text| text.eq_ignore_ascii_case(word));
+        let is = |name, word: &str| {
+            fields
+                .text(name)
+                .is_some_and(|text| text.eq_ignore_ascii_case(word))
+        };
         Some(Self {
             id: fields.id("id")?,
             list_id: fields.id("aclid"),
@@ -159,8 +169,16 @@ impl Entity for NetworkAclItem {
             protocol: fields.text("protocol").unwrap_or_default().to_ascii_lowercase(),
             ports: PortRange::parse(fields),
             sources: CidrList::parse(&fields.text("cidrlist").unwrap_or_default()),
-            direction: if is("traffictype", "egress") { AclDirection::Egress } else { AclDirection::Ingress },
-            action: if is("action", "deny") { AclAction::Deny } else { AclAction::Allow },
+            direction: if is("traffictype", "egress") {
+                AclDirection::Egress
+            } else {
+                AclDirection::Ingress
+            },
+            action: if is("action", "deny") {
+                AclAction::Deny
+            } else {
+                AclAction::Allow
+            },
             reason: fields.text("reason").unwrap_or_default(),
             state: RuleState::parse(fields.text("state")),
         })
@@ -214,7 +232,10 @@ impl Entity for RemoteAccessVpn {
     const KEYS: &'static [&'static str] = &["remoteaccessvpn"];
 
     fn parse(fields: Fields<'_>) -> Option<Self> {
-        Some(Self { id: fields.id("id")?, address_id: fields.id("publicipid") })
+        Some(Self {
+            id: fields.id("id")?,
+            address_id: fields.id("publicipid"),
+        })
     }
 
     fn identity(&self) -> &str {

@@ -22,9 +22,14 @@ fn token(kind: &'static str, text: &str) -> Result<Arc<str>, MalformedId> {
     let legal = !text.is_empty()
         && text.len() <= 64
         && !text.starts_with('-')
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     if !legal {
-        return Err(MalformedId { kind, text: text.chars().take(80).collect() });
+        return Err(MalformedId {
+            kind,
+            text: text.chars().take(80).collect(),
+        });
     }
     if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return Ok(text.to_ascii_lowercase().into());

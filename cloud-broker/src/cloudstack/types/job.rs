@@ -26,7 +26,14 @@ impl Job {
     /// What a command left that had no need of a job.
     pub(crate) fn on_the_spot(id: JobId, result: Value) -> Self {
         let status = JobStatus::Succeeded;
-        Self { id, status, instance_id: None, result: Some(result), result_code: None, created: None }
+        Self {
+            id,
+            status,
+            instance_id: None,
+            result: Some(result),
+            result_code: None,
+            created: None,
+        }
     }
 
     /// The address in the result, as of `associateIpAddress`.

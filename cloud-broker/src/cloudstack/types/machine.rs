@@ -44,7 +44,9 @@ impl Machine {
 
     /// The interface in a network.
     pub fn nic_in(&self, network: &NetworkId) -> Option<&Nic> {
-        self.nics.iter().find(|nic| nic.network_id.as_ref() == Some(network))
+        self.nics
+            .iter()
+            .find(|nic| nic.network_id.as_ref() == Some(network))
     }
 }
 
@@ -110,7 +112,10 @@ impl Entity for Machine {
     const KEYS: &'static [&'static str] = &["virtualmachine", "loadbalancerruleinstance"];
 
     fn parse(fields: Fields<'_>) -> Option<Self> {
-        let name = fields.text("name").or_else(|| fields.text("displayname")).unwrap_or_default();
+        let name = fields
+            .text("name")
+            .or_else(|| fields.text("displayname"))
+            .unwrap_or_default();
         Some(Self {
             id: fields.id("id")?,
             display_name: fields.text("displayname").unwrap_or_else(|| name.clone()),
@@ -148,7 +153,10 @@ impl Nic {
             network_name: fields.text("networkname"),
             ipv4: v4("ipaddress"),
             ipv6: v6("ip6address"),
-            secondary: fields.list("secondaryip").filter_map(|entry| entry.ip("ipaddress")).collect(),
+            secondary: fields
+                .list("secondaryip")
+                .filter_map(|entry| entry.ip("ipaddress"))
+                .collect(),
             public_ip: fields.ip("publicip"),
             public_ip_id: fields.id("publicipid"),
             is_default: fields.flag("isdefault").unwrap_or(false),

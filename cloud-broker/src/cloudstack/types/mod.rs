@@ -26,8 +26,8 @@ pub use firewall::{
     RemoteAccessVpn,
 };
 pub use ids::{
-    AclItemId, AclListId, AddressId, FirewallRuleId, JobId, MachineId, MalformedId, NetworkId, PortForwardingRuleId,
-    ProjectId, RuleId, VpcId, VpnId, ZoneId,
+    AclItemId, AclListId, AddressId, FirewallRuleId, JobId, MachineId, MalformedId, NetworkId,
+    PortForwardingRuleId, ProjectId, RuleId, VpcId, VpnId, ZoneId,
 };
 pub use job::{Job, JobStatus};
 pub use machine::{Machine, MachineState, Nic};
@@ -48,7 +48,10 @@ pub struct Owner {
 
 impl Owner {
     pub(crate) fn parse(fields: Fields<'_>) -> Self {
-        Self { account: fields.text("account"), project: fields.id("projectid") }
+        Self {
+            account: fields.text("account"),
+            project: fields.id("projectid"),
+        }
     }
 }
 

@@ -115,10 +115,14 @@ impl NetworkService {
     }
 
     fn parse(fields: Fields<'_>) -> Option<Self> {
-        let capability = |entry: Fields<'_>| Some((entry.text("name")?, entry.text("value").unwrap_or_default()));
+        let capability =
+            |entry: Fields<'_>| Some((entry.text("name")?, entry.text("value").unwrap_or_default()));
         Some(Self {
             name: fields.text("name")?,
-            providers: fields.list("provider").filter_map(|entry| entry.text("name")).collect(),
+            providers: fields
+                .list("provider")
+                .filter_map(|entry| entry.text("name"))
+                .collect(),
             capabilities: fields.list("capability").filter_map(capability).collect(),
         })
     }

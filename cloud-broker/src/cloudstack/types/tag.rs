@@ -19,7 +19,12 @@ impl Tag {
     /// A tag to write or compare.
     pub fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
         let key = key.into();
-        Self { identity: key.clone(), key, value: value.into(), resource_id: None }
+        Self {
+            identity: format!("/{key}"),
+            key,
+            value: value.into(),
+            resource_id: None,
+        }
     }
 }
 
@@ -30,7 +35,12 @@ impl Entity for Tag {
         let key = fields.text("key")?;
         let resource_id = fields.text("resourceid");
         let identity = format!("{}/{key}", resource_id.as_deref().unwrap_or_default());
-        Some(Self { key, value: fields.text("value").unwrap_or_default(), resource_id, identity })
+        Some(Self {
+            key,
+            value: fields.text("value").unwrap_or_default(),
+            resource_id,
+            identity,
+        })
     }
 
     fn identity(&self) -> &str {

@@ -21,7 +21,10 @@ impl Timestamp {
     /// Later by a duration.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)))
+        Self(
+            self.0
+                .saturating_add(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)),
+        )
     }
 
     /// Reads `2031-05-01T10:20:30+0000`; zones with a colon, `Z` and fractions of a second are fine, too.
@@ -33,19 +36,24 @@ impl Timestamp {
         let (clock, zone) = clock.split_at(zone_at);
         let seconds = clock_seconds(clock.split('.').next()?)?;
         let plausible = (1..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
-        plausible.then(|| Self(days(year, month, day) * 86_400 + seconds)).map(|at| Self(at.0 - zone_seconds(zone)))
+        plausible
+            .then(|| Self(days(year, month, day) * 86_400 + seconds))
+            .map(|at| Self(at.0 - zone_seconds(zone)))
     }
 
     /// Reads the date of an HTTP header, `Sun, 06 Nov 1994 08:49:37 GMT`.
     pub fn parse_http(text: &str) -> Option<Self> {
-        const MONTHS: [&str; 12] =
-            ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+        const MONTHS: [&str; 12] = [
+            "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+        ];
         let mut parts = text.split_once(", ")?.1.split(' ');
         let day = parts.next()?.parse().ok()?;
         let month = parts.next()?;
         let month = i64::try_from(MONTHS.iter().position(|name| *name == month)?).ok()? + 1;
         let year = parts.next()?.parse().ok()?;
-        Some(Self(days(year, month, day) * 86_400 + clock_seconds(parts.next()?)?))
+        Some(Self(
+            days(year, month, day) * 86_400 + clock_seconds(parts.next()?)?,
+        ))
     }
 }
 
@@ -65,7 +73,10 @@ impl fmt::Display for Timestamp {
         let (day, second) = (self.0.div_euclid(86_400), self.0.rem_euclid(86_400));
         let (year, month, date) = civil(day);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        write!(formatter, "{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}Z")
+        write!(
+            formatter,
+            "{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}Z"
+        )
     }
 }
 
@@ -78,7 +89,11 @@ fn clock_seconds(text: &str) -> Option<i64> {
 /// Offset of `Z`, `+0530`, `+05:30` or `+05`; what can't be read counts as UTC.
 fn zone_seconds(text: &str) -> i64 {
     let sign = if text.starts_with('-') { -1 } else { 1 };
-    let digits: Vec<i64> = text.bytes().filter(u8::is_ascii_digit).map(|digit| i64::from(digit - b'0')).collect();
+    let digits: Vec<i64> = text
+        .bytes()
+        .filter(u8::is_ascii_digit)
+        .map(|digit| i64::from(digit - b'0'))
+        .collect();
     match digits.as_slice() {
         [h1, h2, m1, m2] => sign * ((h1 * 10 + h2) * 3600 + (m1 * 10 + m2) * 60),
         [h1, h2] => sign * (h1 * 10 + h2) * 3600,

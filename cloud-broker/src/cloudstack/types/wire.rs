@@ -100,7 +100,10 @@ fn text(value: &Value) -> Option<String> {
 
 pub(crate) fn number(value: &Value) -> Option<i64> {
     match value {
-        #[expect(clippy::cast_possible_truncation, reason = "guarded: the number is whole and small")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "guarded: the number is whole and small"
+        )]
         Value::Number(number) => number.as_i64().or_else(|| {
             let float = number.as_f64()?;
             (float.fract() == 0.0 && float.abs() < 9e15).then_some(float as i64)
