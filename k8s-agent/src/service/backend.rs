@@ -26,8 +26,8 @@ pub enum BackendName {
 }
 
 impl BackendName {
-    /// Both, in the order in which a Service that may be held by either is removed.
-    pub const ALL: [Self; 2] = [Self::Cloud, Self::Keepalived];
+    /// Both, in the order in which they are asked for the end of a load balancer: first the one that needs nobody else.
+    pub const ALL: [Self; 2] = [Self::Keepalived, Self::Cloud];
 
     /// The word in annotations, flags and metrics.
     pub const fn word(self) -> &'static str {
@@ -199,4 +199,76 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Whether the backend has something recorded for the Service. Cheap: no call to anybody.
     fn holds(&self, service: &Service) -> Holds;
+}
+
+/// The backends that this process runs.
+#[derive(Debug)]
+pub struct Backends<C, K> {
+    /// The load balancers of the cloud.
+    pub cloud: Option<C>,
+    /// The addresses that keepalived announces.
+    pub keepalived: Option<K>,
+}
+
+impl<C: Backend, K: Backend> Backends<C, K> {
+    /// Asks one of them for a load balancer.
+    pub async fn ensure(&self, name: BackendName, order: EnsureOrder) -> Result<Answer<Settled>, Fault> {
+        match (name, &self.cloud, &self.keepalived) {
+            (BackendName::Cloud, Some(cloud), _) => cloud.ensure(order).await,
+            (BackendName::Keepalived, _, Some(keepalived)) => keepalived.ensure(order).await,
+            (BackendName::Cloud | BackendName::Keepalived, ..) => Err(not_running(name)),
+        }
+    }
+
+    /// Asks one of them for the end of a load balancer; nothing if it does not run, or surely has nothing.
+    pub async fn remove(
+        &self,
+        name: BackendName,
+        service: &Service,
+        order: RemoveOrder,
+    ) -> Option<Result<Answer<Removed>, Fault>> {
+        match name {
+            BackendName::Cloud => remove(self.cloud.as_ref()?, service, order).await,
+            BackendName::Keepalived => remove(self.keepalived.as_ref()?, service, order).await,
+        }
+    }
+
+    /// Whether keepalived's records name the Service.
+    pub fn keepalived_holds(&self, service: &Service) -> Holds {
+        self.keepalived.as_ref().map_or(Holds::No, |keepalived| keepalived.holds(service))
+    }
+}
+
+async fn remove<B: Backend>(
+    backend: &B,
+    service: &Service,
+    order: RemoveOrder,
+) -> Option<Result<Answer<Removed>, Fault>> {
+    if backend.holds(service) == Holds::No {
+        return None;
+    }
+    Some(backend.remove(order).await)
+}
+
+fn not_running(name: BackendName) -> Fault {
+    let text = format!("backend {} does not run in this process", name.word());
+    Fault::new(proto::FaultKind::Internal, "BACKEND_NOT_RUNNING", text)
+}
+
+/// A backend that never runs, for a process with only one.
+#[derive(Clone, Copy, Debug)]
+pub enum Absent {}
+
+impl Backend for Absent {
+    async fn ensure(&self, _: EnsureOrder) -> Result<Answer<Settled>, Fault> {
+        match *self {}
+    }
+
+    async fn remove(&self, _: RemoveOrder) -> Result<Answer<Removed>, Fault> {
+        match *self {}
+    }
+
+    fn holds(&self, _: &Service) -> Holds {
+        match *self {}
+    }
 }

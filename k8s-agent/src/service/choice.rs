@@ -5,6 +5,8 @@
 //! change the address under the clients. The choice is recorded in an annotation where two backends run; the annotation
 //! is a hint for the next start and no proof, each backend keeps its own.
 
+use proto::v1::NetworkInfo;
+
 use super::backend::{BackendName, Holds, Notice};
 
 /// Class of Services that want the load balancer of the cloud.
@@ -50,6 +52,23 @@ pub enum Offer {
     LoadBalancer,
     /// The network has none.
     Nothing,
+}
+
+impl Offer {
+    /// Reads it from what the broker says of the networks in scope. A network that the Service names and the broker does not
+    /// list is left to the cloud, which says what is wrong with it.
+    pub fn of(networks: &[NetworkInfo], asked: &str) -> Self {
+        let named = |network: &&NetworkInfo| network.id == asked || network.name.eq_ignore_ascii_case(asked);
+        let offers = if asked.is_empty() {
+            if networks.is_empty() {
+                return Self::Unknown;
+            }
+            networks.iter().any(|network| network.offers_load_balancer)
+        } else {
+            networks.iter().find(named).is_none_or(|network| network.offers_load_balancer)
+        };
+        if offers { Self::LoadBalancer } else { Self::Nothing }
+    }
 }
 
 /// What speaks for one backend or the other.
@@ -181,6 +200,25 @@ mod tests {
         Evidence { recorded: Some(BackendName::Keepalived), offer: Offer::LoadBalancer, ..nothing() }, CLOUD)]
     fn with_both_backends(#[case] evidence: Evidence<'_>, #[case] expected: Choice) {
         assert_eq!(choose(Running::Both, &evidence), expected);
+    }
+
+    #[rstest]
+    #[case::nothing_known(&[], "", Offer::Unknown)]
+    #[case::one_offers(&[("a", false), ("b", true)], "", Offer::LoadBalancer)]
+    #[case::none_offers(&[("a", false)], "", Offer::Nothing)]
+    #[case::the_named_one_does_not(&[("a", false), ("b", true)], "A", Offer::Nothing)]
+    #[case::the_named_one_does(&[("a", false), ("b", true)], "b", Offer::LoadBalancer)]
+    #[case::the_named_one_is_not_listed(&[("a", false)], "c", Offer::LoadBalancer)]
+    fn what_the_networks_offer(#[case] networks: &[(&str, bool)], #[case] asked: &str, #[case] expected: Offer) {
+        let networks: Vec<_> = networks
+            .iter()
+            .map(|(name, offers)| NetworkInfo {
+                id: format!("id-{name}"),
+                name: (*name).to_owned(),
+                offers_load_balancer: *offers,
+            })
+            .collect();
+        assert_eq!(Offer::of(&networks, asked), expected);
     }
 
     #[test]

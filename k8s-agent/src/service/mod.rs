@@ -7,15 +7,18 @@
 //! | [`choice`] | which backend serves it |
 //! | [`members`] | which nodes are members |
 //! | [`fingerprint`] | whether anything that matters has changed |
+//! | [`ledger`] | what is remembered of a Service, and whether it is news |
 //! | [`status`] | what is written on a Service |
 //! | [`backend`] | what a backend is |
 //!
-//! All of them are pure. What a load balancer is in the cloud, and how its address is found, is the broker's business.
+//! The files down to `status` are pure. What a load balancer is in the cloud, and how its address is found, is the broker's
+//! business.
 
 pub mod annotations;
 pub mod backend;
 pub mod choice;
 pub mod fingerprint;
 pub mod intent;
+pub mod ledger;
 pub mod members;
 pub mod status;

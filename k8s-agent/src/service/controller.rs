@@ -1,0 +1,222 @@
+//! Wakes the looks at Services: what changed, which keys that concerns, and who works on them.
+//!
+//! Decides only who is woken. Every key goes through one queue, so that a Service is never looked at twice at once; a change of the
+//! nodes wakes every Service that has a load balancer, once for all nodes that change together.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Service;
+use parking_lot::Mutex;
+use runtime::clock;
+use tokio::sync::Notify;
+
+use super::backend::{Backend, Backends};
+use super::fingerprint::members_print;
+use super::intent::{Rules, has_finalizer};
+use super::ledger::Key;
+use super::members::Machine;
+use super::orphans;
+use super::sync::{Interrupts, Looked, MachineOf, Memory, Syncer};
+use crate::context::Context;
+use crate::events::Component;
+use crate::node::machines::{Machines, Member};
+use crate::queue::{Backoff, Outcome, Queue};
+use crate::watch::Change;
+
+/// Waits after failures, those of Kubernetes' service controller.
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_secs(300) };
+/// Nodes that change within this time wake the Services once.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// Starts the controller. Its tasks end soon after the context says so.
+pub fn start<C: Backend, K: Backend>(context: &Arc<Context>, rules: Rules, backends: Backends<C, K>) {
+    let controller = Arc::new(Controller::new(context, rules, backends));
+    controller.listen(context);
+    for _ in 0..context.settings.service_workers.max(1) {
+        let (controller, stop) = (Arc::clone(&controller), context.stop());
+        context.spawn("service", async move {
+            let queue = controller.queue.clone();
+            queue.work(&stop, |key, _| controller.work(key)).await;
+        });
+    }
+    let (watching, stop) = (Arc::clone(&controller), context.stop());
+    context.spawn("service-nodes", async move {
+        stop.run_until_cancelled(watching.watch_nodes()).await;
+    });
+    if let Some(broker) = context.broker.clone() {
+        let (returning, stop, descriptions) = (Arc::clone(&controller), context.stop(), broker.descriptions());
+        context.spawn("service-broker", async move {
+            stop.run_until_cancelled(returning.watch_broker(descriptions)).await;
+        });
+        let (stop, services) = (context.stop(), context.services.clone());
+        context.spawn("service-orphans", async move {
+            stop.run_until_cancelled(orphans::keep_listing(broker, services)).await;
+        });
+    }
+    context.metrics.controller_runs("service");
+}
+
+struct Controller<C, K> {
+    syncer: Syncer<C, K>,
+    queue: Queue<Key>,
+    /// A node or what is known of a machine changed.
+    nodes_changed: Arc<Notify>,
+    /// Services that a change of the nodes woke and that are not done with it.
+    node_set: Mutex<NodeSet>,
+}
+
+#[derive(Default)]
+struct NodeSet {
+    since: Option<Instant>,
+    outstanding: HashSet<Key>,
+}
+
+impl<C: Backend, K: Backend> Controller<C, K> {
+    fn new(context: &Context, rules: Rules, backends: Backends<C, K>) -> Self {
+        let syncer = Syncer {
+            client: context.client.clone(),
+            services: context.services.clone(),
+            nodes: context.nodes.clone(),
+            machine_of: machine_of(context.machines.clone()),
+            events: context.events.of(Component::Service),
+            metrics: context.metrics.clone(),
+            leadership: context.leadership.clone(),
+            broker: context.broker.clone(),
+            rules,
+            backends,
+            interrupts: Interrupts::default(),
+            memory: Memory::default(),
+        };
+        Self {
+            syncer,
+            queue: Queue::new("service", BACKOFF, &context.metrics),
+            nodes_changed: context.machines.changed(),
+            node_set: Mutex::default(),
+        }
+    }
+
+    fn listen(&self, context: &Context) {
+        let (queue, interrupts) = (self.queue.clone(), self.syncer.interrupts.clone());
+        context.services.listen(move |change| {
+            interrupts.heard(change);
+            if let Some(key) = woken(change) {
+                queue.add(key);
+            }
+        });
+        let changed = Arc::clone(&self.nodes_changed);
+        context.nodes.listen(move |_| changed.notify_one());
+    }
+
+    async fn work(&self, key: Key) -> Outcome {
+        let Looked { outcome, again_after } = self.syncer.look(&key).await;
+        if let Some(wait) = again_after {
+            self.queue.add_after(key.clone(), wait);
+        }
+        if matches!(outcome, Outcome::Done | Outcome::Parked) {
+            self.has_the_nodes(&key);
+        }
+        outcome
+    }
+
+    /// Wakes every Service when the set of members is another one.
+    async fn watch_nodes(&self) {
+        let mut known = members_print(&self.syncer.members().wish);
+        loop {
+            self.nodes_changed.notified().await;
+            let since = clock::now();
+            tokio::time::sleep(GATHER).await;
+            let now = members_print(&self.syncer.members().wish);
+            if now == known {
+                continue;
+            }
+            known = now;
+            let keys: Vec<_> = self.syncer.memory.keys();
+            tracing::info!(services = keys.len(), "the nodes that may serve have changed");
+            {
+                let mut node_set = self.node_set.lock();
+                node_set.since.get_or_insert(since);
+                node_set.outstanding.extend(keys.iter().cloned());
+            }
+            for key in keys {
+                self.queue.add(key);
+            }
+        }
+    }
+
+    /// A Service was looked at since the nodes changed. The last one ends the measurement.
+    fn has_the_nodes(&self, key: &Key) {
+        let mut node_set = self.node_set.lock();
+        if node_set.outstanding.remove(key)
+            && node_set.outstanding.is_empty()
+            && let Some(since) = node_set.since.take()
+        {
+            let took = clock::now().saturating_duration_since(since);
+            self.syncer.metrics.node_set_seconds.observe(took.as_secs_f64());
+        }
+    }
+
+    /// Whoever waits for an answer is looked at as soon as the broker answers again, not when its back-off is over.
+    async fn watch_broker<T>(&self, mut descriptions: tokio::sync::watch::Receiver<T>) {
+        while descriptions.changed().await.is_ok() {
+            for key in self.syncer.memory.take_unanswered() {
+                self.queue.add(key);
+            }
+        }
+    }
+}
+
+/// The Service that a change concerns; nothing if neither before nor after it has to do with load balancers.
+fn woken(change: &Change<Service>) -> Option<Key> {
+    let matters = |service: &&Arc<Service>| {
+        service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer") || has_finalizer(service)
+    };
+    let before = change.old.as_ref().filter(matters);
+    let after = change.new.as_ref().filter(matters);
+    after.or(before).and_then(|service| Key::of(service))
+}
+
+fn machine_of(machines: Machines) -> MachineOf {
+    Box::new(move |node| match machines.member(node) {
+        Member::Machine(id) => Machine::Known(id.to_string()),
+        Member::Gone(id) => Machine::Gone(id.to_string()),
+        Member::Unresolved => Machine::Unresolved,
+        Member::Foreign => {
+            Machine::Foreign(node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default())
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::service::intent::FINALIZER;
+
+    fn service(kind: &str, finalizers: Value) -> Option<Arc<Service>> {
+        let value = json!({
+            "metadata": {"uid": "u", "namespace": "default", "name": "web", "finalizers": finalizers},
+            "spec": {"type": kind},
+        });
+        Some(Arc::new(serde_json::from_value(value).unwrap()))
+    }
+
+    #[rstest]
+    #[case::new(None, service("LoadBalancer", json!([])), true)]
+    #[case::changed(service("LoadBalancer", json!([])), service("LoadBalancer", json!([])), true)]
+    #[case::type_changed_away(service("LoadBalancer", json!([])), service("ClusterIP", json!([])), true)]
+    #[case::gone(service("LoadBalancer", json!([])), None, true)]
+    #[case::left_with_our_finalizer(None, service("ClusterIP", json!([FINALIZER])), true)]
+    #[case::never_a_load_balancer(service("ClusterIP", json!(["a"])), service("NodePort", json!([])), false)]
+    #[case::gone_and_never_one(service("ClusterIP", json!([])), None, false)]
+    fn which_changes_wake_a_service(
+        #[case] old: Option<Arc<Service>>,
+        #[case] new: Option<Arc<Service>>,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(woken(&Change { old, new }).is_some(), expected);
+    }
+}

@@ -1,0 +1,152 @@
+//! What is remembered of each Service between two looks at it, and what follows from that.
+//!
+//! Pure. Decides whether a backend must be asked again, and whether something was told already, so that a Service which has
+//! not changed causes neither a call nor an event. Nothing here is needed to be right: a process that forgets it asks once
+//! more, and the answer is the same.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Service;
+
+use super::backend::Notice;
+use super::fingerprint::Fingerprint;
+use super::status::Shown;
+
+/// Which Service: its namespace and name, as queues and logs have it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl Key {
+    /// The key of a Service that came from an API server.
+    pub fn of(service: &Service) -> Option<Self> {
+        Some(Self { namespace: service.metadata.namespace.clone()?, name: service.metadata.name.clone()? })
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What is remembered of one Service.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// The Service for which a backend was asked, as it was then. Its load balancer must be removed even if it vanishes.
+    pub asked: Option<Arc<Service>>,
+    /// The last time that everything was as wanted.
+    pub served: Option<Served>,
+    /// Since when something is waited for.
+    pub waiting_since: Option<Instant>,
+    /// The end of the load balancer was announced.
+    pub removal_announced: bool,
+    /// Work was announced, and its end was not yet.
+    pub work_announced: bool,
+    told: BTreeSet<Notice>,
+    fault: Option<String>,
+}
+
+/// The last time that everything was as wanted.
+#[derive(Debug)]
+pub struct Served {
+    /// What was wanted.
+    pub fingerprint: Fingerprint,
+    /// What the Service shows since then.
+    pub shown: Shown,
+    /// When to look for drift; nothing if never.
+    pub next_look: Option<Instant>,
+}
+
+/// Why a backend is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// This process has not asked yet, or the last answer was not the end.
+    First,
+    /// The Service is not what it was.
+    Changed,
+    /// Only the nodes or their machines are not what they were.
+    Nodes,
+    /// Nothing has changed, and it is time to look for drift.
+    Drift,
+}
+
+impl Record {
+    /// Why a backend must be asked; nothing if all is as it was.
+    pub fn due(&self, fingerprint: Fingerprint, now: Instant) -> Option<Why> {
+        match &self.served {
+            None => Some(Why::First),
+            Some(served) if served.fingerprint.service != fingerprint.service => Some(Why::Changed),
+            Some(served) if served.fingerprint.members != fingerprint.members => Some(Why::Nodes),
+            Some(served) => served.next_look.is_some_and(|next| next <= now).then_some(Why::Drift),
+        }
+    }
+
+    /// Whether the load balancer of another Service, which had this name before, is still to be removed.
+    pub fn left_behind(&self, found: Option<&Service>) -> Option<&Arc<Service>> {
+        let asked = self.asked.as_ref()?;
+        let same = found.is_some_and(|found| found.metadata.uid == asked.metadata.uid);
+        (!same).then_some(asked)
+    }
+
+    /// The notices that were not told yet. Those that no longer hold may be told again later.
+    pub fn news(&mut self, notices: impl IntoIterator<Item = Notice>) -> Vec<Notice> {
+        let holds: BTreeSet<_> = notices.into_iter().collect();
+        let news = holds.difference(&self.told).cloned().collect();
+        self.told = holds;
+        news
+    }
+
+    /// The same while a backend is still at work: what it told in between counts as told until it ends.
+    pub fn news_meanwhile(&mut self, notices: impl IntoIterator<Item = Notice>) -> Vec<Notice> {
+        notices.into_iter().filter(|notice| self.told.insert(notice.clone())).collect()
+    }
+
+    /// Whether a fault is another one than before.
+    pub fn is_new_fault(&mut self, text: &str) -> bool {
+        let new = self.fault.as_deref() != Some(text);
+        if new {
+            self.fault = Some(text.to_owned());
+        }
+        new
+    }
+
+    /// The last fault is over. Whether there was one.
+    pub fn recovered(&mut self) -> bool {
+        self.waiting_since = None;
+        self.fault.take().is_some()
+    }
+
+    /// How long something is waited for, counted from the first time that this is asked.
+    pub fn waiting(&mut self, now: Instant) -> Duration {
+        now.saturating_duration_since(*self.waiting_since.get_or_insert(now))
+    }
+
+    /// Whether anything is remembered that the next look needs.
+    pub fn is_blank(&self) -> bool {
+        self.asked.is_none() && self.served.is_none() && self.fault.is_none() && self.told.is_empty()
+    }
+}
+
+/// When to look for drift next: about every `period`, a fifth sooner or later, so that Services that began together don't stay
+/// together. The same Service has the same place in each period.
+pub fn next_look(period: Duration, uid: &str, now: Instant) -> Option<Instant> {
+    if period.is_zero() {
+        return None;
+    }
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    let thousandths = u32::try_from(hasher.finish() % 401).unwrap_or_default();
+    Some(now + period * (800 + thousandths) / 1000)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+//! One look at one Service: observe it, decide, act, and say when to look again.
+//!
+//! A shell around the pure files: it reads the watch, asks a backend, writes patches and events. It decides nothing about
+//! what a Service wants ([`super::intent`]), whether that is news ([`super::ledger`]) or what is written
+//! ([`super::status`]). A key is never looked at twice at once, so members and specification travel one road.
+
+mod ensure;
+mod interrupts;
+mod removal;
+mod writes;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::Client;
+use parking_lot::Mutex;
+use proto::{Fault, FaultKind};
+use runtime::clock;
+use tracing::Instrument as _;
+
+use super::annotations::{self, Problem};
+use super::backend::{Backend, Backends, Notice};
+use super::choice::Offer;
+use super::intent::{self, Circumstances, Ending, Intent, Rules};
+use super::ledger::{Key, Record};
+use super::members::{self, Machine, Members};
+use super::status::{IpModes, Trouble, camel};
+use crate::broker::Broker;
+use crate::election::Leadership;
+use crate::events::{Kind, Reason, Recorder, Subject};
+use crate::metrics::Metrics;
+use crate::queue::Outcome;
+use crate::watch::Watch;
+
+pub use interrupts::Interrupts;
+
+/// Drift is looked for this often where the broker does not say.
+const USUAL_DRIFT_PERIOD: Duration = Duration::from_secs(600);
+/// A Service that waits for the choice of its backend is looked at again after this time.
+const CHOICE_RETRY: Duration = Duration::from_secs(5);
+/// What is waited for longer than this is worth a word.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tells which machine is behind a node.
+pub type MachineOf = Box<dyn Fn(&Node) -> Machine + Send + Sync>;
+
+/// Looks at Services.
+pub struct Syncer<C, K> {
+    /// For patches.
+    pub client: Client,
+    /// All Services.
+    pub services: Watch<Service>,
+    /// All Nodes.
+    pub nodes: Watch<Node>,
+    /// The machine behind a node.
+    pub machine_of: MachineOf,
+    /// Events.
+    pub events: Recorder,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// Whether this process may act.
+    pub leadership: Leadership,
+    /// What the broker says of itself.
+    pub broker: Option<Broker>,
+    /// What the process was started with.
+    pub rules: Rules,
+    /// Who serves.
+    pub backends: Backends<C, K>,
+    /// Running orders that a change of their Service ends.
+    pub interrupts: Interrupts,
+    /// What is remembered.
+    pub memory: Memory,
+}
+
+/// What is remembered of all Services.
+#[derive(Debug, Default)]
+pub struct Memory {
+    records: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<Record>>>>,
+    /// Keys that failed because nobody answered, and are worth a look as soon as somebody does.
+    unanswered: Mutex<HashSet<Key>>,
+    /// An API server was seen to drop `ipMode`.
+    ip_modes_dropped: std::sync::atomic::AtomicBool,
+}
+
+impl Memory {
+    /// Keys of all Services that something is remembered of.
+    pub fn keys(&self) -> Vec<Key> {
+        self.records.lock().keys().cloned().collect()
+    }
+
+    /// Keys that failed because nobody answered; they are forgotten by this.
+    pub fn take_unanswered(&self) -> HashSet<Key> {
+        std::mem::take(&mut *self.unanswered.lock())
+    }
+
+    fn open(&self, key: &Key) -> Arc<tokio::sync::Mutex<Record>> {
+        Arc::clone(self.records.lock().entry(key.clone()).or_default())
+    }
+
+    fn close(&self, key: &Key, record: &Record) {
+        if record.is_blank() {
+            self.records.lock().remove(key);
+        }
+    }
+
+    fn ip_modes(&self) -> IpModes {
+        let dropped = self.ip_modes_dropped.load(std::sync::atomic::Ordering::Relaxed);
+        if dropped { IpModes::Dropped } else { IpModes::Kept }
+    }
+
+    fn saw_ip_modes_dropped(&self) {
+        self.ip_modes_dropped.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// How one look ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// For the queue.
+    pub outcome: Outcome,
+    /// When to look again although nothing happened.
+    pub again_after: Option<Duration>,
+}
+
+impl From<Outcome> for Looked {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, again_after: None }
+    }
+}
+
+impl<C: Backend, K: Backend> Syncer<C, K> {
+    /// Looks at one Service.
+    pub async fn look(&self, key: &Key) -> Looked {
+        let span = tracing::info_span!("service", service = %key);
+        async {
+            let cell = self.memory.open(key);
+            let mut record = cell.lock().await;
+            let looked = Look { syncer: self, key, record: &mut record }.look().await;
+            self.memory.close(key, &record);
+            looked
+        }
+        .instrument(span)
+        .await
+    }
+
+    /// The nodes as members now.
+    pub fn members(&self) -> Members {
+        let nodes = self.nodes.all();
+        members::pick(nodes.iter().map(AsRef::as_ref), |node| (self.machine_of)(node))
+    }
+
+    fn drift_period(&self) -> Duration {
+        let told = self.broker.as_ref().and_then(Broker::description).and_then(|description| description.drift_period);
+        told.and_then(|period| Duration::try_from(period).ok()).unwrap_or(USUAL_DRIFT_PERIOD)
+    }
+
+    fn circumstances(&self, service: &Service) -> Circumstances {
+        let asked = service
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(annotations::NETWORK))
+            .map(|name| name.trim())
+            .unwrap_or_default();
+        let description = self.broker.as_ref().and_then(Broker::description);
+        let offer = description.map_or(Offer::Unknown, |description| Offer::of(&description.networks, asked));
+        Circumstances { keepalived_holds: self.backends.keepalived_holds(service), offer }
+    }
+}
+
+/// One look, while it lasts.
+struct Look<'a, C, K> {
+    syncer: &'a Syncer<C, K>,
+    key: &'a Key,
+    record: &'a mut Record,
+}
+
+impl<C: Backend, K: Backend> Look<'_, C, K> {
+    async fn look(&mut self) -> Looked {
+        let found = self.syncer.services.get(&self.key.namespace, &self.key.name);
+        if let Some(old) = self.record.left_behind(found.as_deref()).cloned() {
+            if let Some(unfinished) = self.remove_vanished(&old).await {
+                return unfinished;
+            }
+        }
+        let Some(service) = found else {
+            *self.record = Record::default();
+            return Outcome::Done.into();
+        };
+        match intent::of(&service, &self.syncer.rules, &self.syncer.circumstances(&service)) {
+            Intent::Ensure(wanted) => self.ensure(service, *wanted).await,
+            Intent::Remove(removal) => self.remove(&service, removal).await,
+            Intent::Refuse(problems) => self.refuse(&service, &problems).await,
+            Intent::Wait(why) => self.wait(&service, why).await,
+            Intent::Skip(why) => {
+                tracing::trace!(?why, "left alone");
+                // Somebody took the finalizer off before we were done.
+                if self.record.asked.is_some() && let Some(unfinished) = self.remove_vanished(&service).await {
+                    return unfinished;
+                }
+                *self.record = Record::default();
+                Outcome::Done.into()
+            }
+        }
+    }
+
+    /// A wish that can't be met as it is written. Nothing is asked for, what serves already stays, and one event says why.
+    async fn refuse(&mut self, service: &Service, problems: &[Problem]) -> Looked {
+        let text = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        if self.record.is_new_fault(&text) {
+            tracing::warn!(fault = %text, "refused");
+            self.tell(service, &Reason::SYNC_LOAD_BALANCER_FAILED, text.clone());
+        }
+        self.show_trouble(service, &Trouble { reason: "InvalidService".to_owned(), text }).await;
+        Outcome::Parked.into()
+    }
+
+    async fn wait(&mut self, service: &Service, why: &str) -> Looked {
+        if self.record.is_new_fault(why) {
+            tracing::info!(fault = %why, "waits");
+        }
+        self.unanswered();
+        let trouble = Trouble { reason: "WaitingForBroker".to_owned(), text: why.to_owned() };
+        self.show_trouble(service, &trouble).await;
+        Outcome::After(CHOICE_RETRY).into()
+    }
+
+    /// What a fault means for the queue. A fault that only a change can mend is looked at again all the same, seldom: the
+    /// change may be one that no watch shows.
+    fn after(&self, fault: &Fault) -> Looked {
+        if fault.kind == FaultKind::Unreachable {
+            self.unanswered();
+        }
+        let outcome = Outcome::from(fault);
+        let again_after = (outcome == Outcome::Parked).then(|| self.syncer.drift_period().max(PATIENCE));
+        Looked { outcome, again_after }
+    }
+
+    fn unanswered(&self) {
+        self.syncer.memory.unanswered.lock().insert(self.key.clone());
+    }
+
+    fn tell(&self, service: &Service, reason: &Reason, text: impl Into<String>) {
+        self.syncer.events.publish(&Subject::from(service), reason, text);
+    }
+
+    fn tell_all(&self, service: &Service, notices: Vec<Notice>) {
+        for notice in notices {
+            let kind = if notice.warning { Kind::Warning } else { Kind::Normal };
+            tracing::info!(reason = %notice.reason, field = %notice.field, "{}", notice.text);
+            self.tell(service, &Reason::told(kind, camel(&notice.reason)), notice.message());
+        }
+    }
+
+    /// How long it has been waiting, and whether that is worth a word.
+    fn waited_too_long(&mut self) -> bool {
+        self.record.waiting(clock::now()) >= PATIENCE
+    }
+}
+
+/// The reason word of a condition for a fault.
+fn reason_of(fault: &Fault) -> String {
+    let silent = fault.reason == "GRPC_STATUS" || fault.reason == "NO_ANSWER";
+    if fault.kind == FaultKind::Unreachable && silent { "BrokerUnreachable".to_owned() } else { camel(&fault.reason) }
+}
+
+/// The word of an ending in logs.
+const fn word(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Deleted => "the Service is deleted",
+        Ending::TypeChanged => "the Service is no load balancer any more",
+        Ending::ClassChanged => "the Service has another controller's class",
+        Ending::Vanished => "the Service vanished",
+    }
+}

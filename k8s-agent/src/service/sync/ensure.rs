@@ -1,0 +1,246 @@
+//! A load balancer as its Service wants it: the backend is asked until it settles, then the Service shows it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Service;
+use proto::v1::Wish;
+use proto::{Fault, FaultKind};
+use runtime::clock;
+
+use super::interrupts::is_other_wish;
+use super::writes::{Setback, now};
+use super::{Look, Looked, reason_of};
+use crate::events::Reason;
+use crate::queue::Outcome;
+use crate::service::backend::{self, Answer, Backend, EnsureOrder, Notice, Pending, Settled};
+use crate::service::fingerprint::{self, Fingerprint};
+use crate::service::intent::{self, Wanted};
+use crate::service::ledger::{Served, Why, next_look};
+use crate::service::members::{Members, enumerate};
+use crate::service::status::{self, Shown, Trouble, camel};
+
+/// Address changes that one look brings to their end; a backend that wants more gets them a little later.
+const MOVES: usize = 3;
+/// When such a backend is asked again.
+const MOVE_RETRY: Duration = Duration::from_secs(5);
+
+/// An order, while it is carried out.
+struct Errand {
+    wanted: Wanted,
+    members: Members,
+    fingerprint: Fingerprint,
+    why: Why,
+}
+
+impl<C: Backend, K: Backend> Look<'_, C, K> {
+    /// Brings the load balancer and what the Service shows to what is wanted.
+    pub(super) async fn ensure(&mut self, service: Arc<Service>, wanted: Wanted) -> Looked {
+        let members = self.syncer.members();
+        let fingerprint = fingerprint::of(&service, &members.wish);
+        let Some(why) = self.record.due(fingerprint, clock::now()) else { return self.repair(service).await };
+        let errand = Errand { wanted, members, fingerprint, why };
+        self.announce(&service, why);
+        self.record.asked = Some(Arc::clone(&service));
+        let service = match self.write(Arc::clone(&service), status::claim(&service)).await {
+            Ok(service) => service,
+            Err(setback) => return self.set_back(&service, setback),
+        };
+        self.record.asked = Some(Arc::clone(&service));
+        self.carry_out(service, &errand).await
+    }
+
+    /// Nothing is to be done but to keep what the Service shows as it should be. No event, and no write if it is.
+    async fn repair(&mut self, service: Arc<Service>) -> Looked {
+        let Some(served) = &self.record.served else { return Outcome::Done.into() };
+        let wait = served.next_look.map(|next| next.saturating_duration_since(clock::now()));
+        let patch = status::settled(&service, &served.shown, self.syncer.memory.ip_modes(), &now());
+        if patch.is_some() {
+            tracing::info!("what the Service shows was changed by somebody, and is written again");
+        }
+        self.record.recovered();
+        match self.write(Arc::clone(&service), patch).await {
+            Ok(_) => Looked { outcome: Outcome::Done, again_after: wait },
+            Err(setback) => self.set_back(&service, setback),
+        }
+    }
+
+    fn announce(&mut self, service: &Service, why: Why) {
+        let news = match why {
+            Why::First => !intent::has_finalizer(service),
+            Why::Changed => true,
+            Why::Nodes | Why::Drift => false,
+        };
+        if news && !self.record.work_announced {
+            self.record.work_announced = true;
+            self.tell(service, &Reason::ENSURING_LOAD_BALANCER, "ensuring load balancer");
+        }
+    }
+
+    async fn carry_out(&mut self, mut service: Arc<Service>, errand: &Errand) -> Looked {
+        for _ in 0..MOVES {
+            let began = clock::now();
+            let Some(answer) = self.ask(&service, errand).await else {
+                // The Service wants something else now.
+                return Outcome::After(Duration::ZERO).into();
+            };
+            self.count("ensure", answer.as_ref().map(|answer| &answer.outcome), began);
+            let (settled, notes) = match answer {
+                Err(fault) => return self.failed(&service, errand, &fault).await,
+                Ok(Answer { outcome: backend::Outcome::Pending(pending), notes }) => {
+                    return self.pending(&service, errand, &pending, notes).await;
+                }
+                Ok(Answer { outcome: backend::Outcome::Settled(settled), notes }) => (settled, notes),
+            };
+            let shown = Shown {
+                ingress: settled.ingress.clone(),
+                hostname: errand.wanted.hostname.clone(),
+                outputs: settled.outputs.clone(),
+                served_by: errand.wanted.record_backend.then_some(errand.wanted.backend),
+            };
+            service = match self.show(&service, &shown).await {
+                Ok(service) => service,
+                Err(setback) => return self.set_back(&service, setback),
+            };
+            if settled.leaving.is_empty() {
+                return self.settled(&service, errand, settled, Finding { shown, notes, began });
+            }
+            tracing::info!(leaving = %enumerate(&settled.leaving), "the new address is published, the old one may go");
+        }
+        Outcome::After(MOVE_RETRY).into()
+    }
+
+    /// One call. Nothing if the Service wants something else meanwhile.
+    async fn ask(&self, service: &Arc<Service>, errand: &Errand) -> Option<Result<Answer<Settled>, Fault>> {
+        let reference = intent::reference(service)?;
+        let running = self.syncer.interrupts.enter(self.key);
+        // A change that came before we listened for it.
+        let present = self.syncer.services.get(&self.key.namespace, &self.key.name);
+        if is_other_wish(service, present.as_deref()) {
+            return None;
+        }
+        let order = EnsureOrder {
+            service: Arc::clone(service),
+            reference,
+            wish: Wish { members: errand.members.wish.clone(), ..errand.wanted.wish.clone() },
+            published: intent::published(service),
+        };
+        let asked = self.syncer.backends.ensure(errand.wanted.backend, order);
+        tokio::select! {
+            answer = self.syncer.leadership.hold(asked) => answer.ok(),
+            () = running.interrupted.cancelled() => None,
+        }
+    }
+
+    async fn show(&self, service: &Arc<Service>, shown: &Shown) -> Result<Arc<Service>, Setback> {
+        let patch = status::settled(service, shown, self.syncer.memory.ip_modes(), &now());
+        let written = self.write(Arc::clone(service), patch).await?;
+        if status::drops_ip_modes(&written, shown) {
+            tracing::info!("this kube-apiserver does not keep ipMode in the status of Services (it is older than 1.30)");
+            self.syncer.memory.saw_ip_modes_dropped();
+        }
+        Ok(written)
+    }
+
+    fn settled(&mut self, service: &Service, errand: &Errand, settled: Settled, found: Finding) -> Looked {
+        let Finding { shown, notes, began } = found;
+        let now = clock::now();
+        let recovered = self.record.recovered();
+        let news = self.record.news(errand.notices().chain(notes));
+        self.tell_all(service, news);
+        let addresses: Vec<_> = settled.ingress.iter().map(|reached| reached.ip.as_str()).collect();
+        if settled.changes > 0 || self.record.work_announced || recovered {
+            tracing::info!(addresses = %enumerate(&addresses), changes = settled.changes, "the load balancer is as wanted");
+        }
+        if std::mem::take(&mut self.record.work_announced) || (settled.changes > 0 && errand.why != Why::Nodes) {
+            self.tell(service, &Reason::ENSURED_LOAD_BALANCER, "ensured load balancer");
+        } else if settled.changes > 0 {
+            self.tell(service, &Reason::UPDATED_LOAD_BALANCER, "updated load balancer with new hosts");
+        }
+        if errand.why == Why::Nodes {
+            self.syncer.metrics.node_set_syncs.inc();
+            let took = now.saturating_duration_since(began);
+            self.syncer.metrics.host_update_seconds.observe(took.as_secs_f64());
+        }
+        let uid = service.metadata.uid.as_deref().unwrap_or_default();
+        let next_look = next_look(self.syncer.drift_period(), uid, now);
+        self.record.served = Some(Served { fingerprint: errand.fingerprint, shown, next_look });
+        Looked {
+            outcome: Outcome::Done,
+            again_after: next_look.map(|next| next.saturating_duration_since(now)),
+        }
+    }
+
+    /// Waiting is no failure. Only where it lasts, and clients have no address yet, the status says what is waited for.
+    async fn pending(&mut self, service: &Service, errand: &Errand, pending: &Pending, notes: Vec<Notice>) -> Looked {
+        tracing::debug!(step = %pending.step, reason = %pending.reason, "the backend is at work");
+        let news = self.record.news_meanwhile(errand.notices().chain(notes));
+        self.tell_all(service, news);
+        if self.waited_too_long() {
+            let trouble = Trouble { reason: camel(&pending.reason), text: pending.text.clone() };
+            self.show_trouble_if_new(service, &trouble).await;
+        }
+        Outcome::After(pending.retry_after).into()
+    }
+
+    async fn failed(&mut self, service: &Service, errand: &Errand, fault: &Fault) -> Looked {
+        let unreachable = fault.kind == FaultKind::Unreachable;
+        let new = self.record.is_new_fault(&fault.text);
+        let text = match &fault.field {
+            Some(field) => format!("{field}: {}", fault.text),
+            None => fault.text.clone(),
+        };
+        let waits_for_it = !intent::is_published(service) || errand.why == Why::Changed;
+        if new {
+            tracing::warn!(fault = %text, kind = fault.kind.word(), reason = %fault.reason, "not as wanted");
+        }
+        // Everything that is served goes on while nobody answers; an event on each Service would help nobody.
+        if new && (!unreachable || waits_for_it) {
+            let reason = if errand.why == Why::Nodes {
+                Reason::UPDATE_LOAD_BALANCER_FAILED
+            } else {
+                Reason::SYNC_LOAD_BALANCER_FAILED
+            };
+            self.tell(service, &reason, text.clone());
+        }
+        if errand.why == Why::Nodes {
+            self.syncer.metrics.node_set_errors.inc();
+        }
+        let trouble = Trouble { reason: reason_of(fault), text };
+        if unreachable {
+            self.show_trouble_if_new(service, &trouble).await;
+        } else {
+            self.show_trouble(service, &trouble).await;
+        }
+        self.after(fault)
+    }
+
+    /// Counts a call by how it ended.
+    pub(super) fn count<T>(&self, operation: &'static str, ended: Result<&backend::Outcome<T>, &Fault>, began: Instant) {
+        let outcome = match ended {
+            Ok(backend::Outcome::Settled(_)) => "settled",
+            Ok(backend::Outcome::Pending(_)) => "pending",
+            Err(fault) => fault.kind.word(),
+        };
+        let took = clock::now().saturating_duration_since(began);
+        self.syncer.metrics.balancer_operation(operation, outcome, took);
+    }
+}
+
+/// What came with a settled answer.
+struct Finding {
+    shown: Shown,
+    notes: Vec<Notice>,
+    began: Instant,
+}
+
+impl Errand {
+    /// What the Service and its nodes alone tell.
+    fn notices(&self) -> impl Iterator<Item = Notice> {
+        let empty = self.members.wish.is_empty().then(|| {
+            let word = Reason::UNAVAILABLE_LOAD_BALANCER.word;
+            Notice::warning(word, "", "there are no available nodes for this load balancer; members that it has are kept")
+        });
+        self.wanted.notices.clone().into_iter().chain(self.members.notices.clone()).chain(empty)
+    }
+}
