@@ -222,10 +222,10 @@ fn gone<T>(error: kube::Error) -> Result<Option<T>, kube::Error>
 where
     T: Debug,
 {
-    match error {
-        kube::Error::Api(status) if status.code == 404 => Ok(None),
-        other => Err(other),
+    if matches!(&error, kube::Error::Api(status) if status.code == 404) {
+        return Ok(None);
     }
+    Err(error)
 }
 
 /// Whether a Node carries a taint with this key.

@@ -75,6 +75,11 @@ impl ControlPlane {
         client(&self.kubeconfig).await
     }
 
+    /// How to call the kubectl that came with it, for people.
+    pub fn kubectl_words(&self) -> String {
+        format!("{} kubectl", self.binary.display())
+    }
+
     /// The kubectl that came with it, as administrator.
     pub fn kubectl(&self) -> Program {
         Program::new("kubectl", &self.binary)

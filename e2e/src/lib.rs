@@ -11,6 +11,11 @@
 //! Nothing here decides what the product should do: that is what the scenarios say. Programs are started with the
 //! command lines users write, and are seen through Kubernetes, CloudStack's API and their logs alone.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "indexing JSON gives null where nothing is, and a panic of the harness is a failed test"
+)]
+
 pub mod cloud;
 pub mod cluster;
 pub mod control_plane;
@@ -24,6 +29,7 @@ pub mod rbac;
 pub mod runner;
 pub mod service;
 pub mod settings;
+pub mod traffic;
 pub mod wait;
 pub mod world;
 

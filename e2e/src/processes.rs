@@ -47,11 +47,16 @@ impl Log {
     pub fn tail(&self, n: usize) -> String {
         let lines = self.lines.lock();
         let from = lines.len().saturating_sub(n);
-        lines
+        let tail: Vec<_> = lines
             .iter()
             .skip(from)
-            .map(|line| format!("    {line}\n"))
-            .collect()
+            .map(|line| format!("    {line}"))
+            .collect();
+        tail.join(
+            "
+",
+        ) + "
+"
     }
 
     async fn follow(self: Arc<Self>, stream: impl AsyncRead + Unpin, mut file: tokio::fs::File) {

@@ -23,7 +23,7 @@ pub const QUICK_AGENT: [&str; 7] = [
     "--leader-elect-retry-period=500ms",
     "--node-monitor-period=1s",
     "--node-status-update-frequency=5s",
-    "--node-delete-grace=2s",
+    "--node-grace-period=2s",
     "--v=4",
 ];
 
@@ -105,7 +105,10 @@ impl Broker {
         let mut program = Program::new(&self.name, settings.binary("cloud-broker")?)
             .arg("--cloud-config")
             .arg(&self.config)
-            .args(["--bind-address=127.0.0.1", "--v=4"]);
+            .arg("--bind-address=127.0.0.1");
+        if !self.more.iter().any(|arg| arg.starts_with("--v=")) {
+            program = program.arg("--v=4");
+        }
         if !self.more.iter().any(|arg| arg.starts_with("--secure-port")) {
             program = program.arg("--secure-port=0");
         }
@@ -137,6 +140,8 @@ pub struct Agent {
     pub identity: Option<Pair>,
     /// `--cloud-provider`.
     pub provider: String,
+    /// With the short waits that scenarios need, else as users run it.
+    pub quick: bool,
     /// Further arguments.
     pub more: Vec<String>,
     /// Environment variables.
@@ -151,7 +156,11 @@ impl Agent {
             .arg(&self.kubeconfig)
             .arg(format!("--cloud-provider={}", self.provider))
             .arg("--bind-address=127.0.0.1")
-            .args(QUICK_AGENT.iter().filter(|quick| !self.overrides(quick)));
+            .args(
+                QUICK_AGENT
+                    .iter()
+                    .filter(|flag| self.quick && !self.overrides(flag)),
+            );
         if !self.more.iter().any(|arg| arg.starts_with("--secure-port")) {
             program = program.arg("--secure-port=0");
         }

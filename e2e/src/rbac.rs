@@ -1,4 +1,4 @@
-//! The agent's rights in the tests: those of the manifests and no others. The ServiceAccount, roles and bindings of
+//! The agent's rights in the tests: those of the manifests and no others. The service account, roles and bindings of
 //! `deploy/` are applied as they are, and the agent gets a token of that account.
 
 use std::path::{Path, PathBuf};
@@ -36,7 +36,12 @@ pub struct Account {
 
 /// Applies identity and rights of `deploy/base` to a cluster.
 pub async fn apply(cluster: &Cluster) -> Result<Account> {
-    let base = Settings::root().join(BASE);
+    apply_folder(cluster, BASE).await
+}
+
+/// The same of another kustomization of the project.
+pub async fn apply_folder(cluster: &Cluster, folder: &str) -> Result<Account> {
+    let base = Settings::root().join(folder);
     let text = cluster
         .plane
         .kubectl()
@@ -61,7 +66,7 @@ pub async fn apply(cluster: &Cluster) -> Result<Account> {
             let namespace = namespace
                 .clone()
                 .context("a ServiceAccount without a namespace")?;
-            ensure!(account.is_none(), "{BASE} has more than one ServiceAccount");
+            ensure!(account.is_none(), "{folder} has more than one ServiceAccount");
             account = Some(Account {
                 namespace,
                 name: name.clone(),
@@ -69,7 +74,7 @@ pub async fn apply(cluster: &Cluster) -> Result<Account> {
         }
         put(cluster, &kind, namespace.as_deref(), &name, item).await?;
     }
-    account.with_context(|| format!("{BASE} has no ServiceAccount"))
+    account.with_context(|| format!("{folder} has no ServiceAccount"))
 }
 
 /// kubectl prints one document after the other, or a List.

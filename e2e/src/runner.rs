@@ -1,14 +1,17 @@
 //! Runs scenarios: side by side on the simulator, one after the other on the real CloudStack, each in an empty cluster;
 //! checks after each that nothing is left behind and no secret was printed; counts per layer and cloud.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
@@ -133,7 +136,7 @@ struct Args {
 }
 
 /// How long one scenario may take.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_mins(5);
 
 /// Results as they come in.
 type Results = Arc<Mutex<Vec<(Job, Outcome)>>>;
@@ -296,7 +299,10 @@ impl Worker {
             Ok(world) => world,
             Err(error) => return Outcome::Failed(format!("preparing: {error:#}")),
         };
-        let run = tokio::time::timeout(LIMIT, (job.scenario.run)(&mut world)).await;
+        // A panic is a failure of this scenario, not of those that come after it.
+        let run = AssertUnwindSafe((job.scenario.run)(&mut world)).catch_unwind();
+        let run = tokio::time::timeout(LIMIT, run).await;
+        let run = run.map(|ended| ended.unwrap_or_else(|panic| Err(panicked(&*panic))));
         let run = run.unwrap_or_else(|_| Err(anyhow::anyhow!("it took longer than {LIMIT:?}")));
         let result = match run {
             Ok(()) => after(&world).await,
@@ -346,6 +352,12 @@ impl Worker {
 async fn after(world: &World) -> Result<()> {
     world.no_secrets_printed()?;
     world.nothing_left().await
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> anyhow::Error {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    anyhow::anyhow!("it panicked: {}", text.unwrap_or_default())
 }
 
 fn forget(dir: &Path) -> Result<()> {

@@ -54,8 +54,9 @@ impl Wanted {
 
     /// Fields of the spec.
     #[must_use]
-    pub fn spec(self, more: Value) -> Self {
-        self.with(json!({"spec": more}))
+    pub fn spec(mut self, more: Value) -> Self {
+        merge(&mut self.body["spec"], more);
+        self
     }
 
     /// One annotation, by its full name.

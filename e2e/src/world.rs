@@ -1,5 +1,6 @@
 //! One scenario's surroundings: a cluster, a CloudStack, the counting proxy before it, and the programs under test.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::service::{Handle, Wanted};
 use crate::settings::Settings;
 
 /// What a condition may take on a busy machine.
-pub const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_mins(1);
 
 /// A scenario's surroundings.
 #[derive(Debug)]
@@ -138,7 +139,6 @@ impl World {
         let dir = self.sockets.path().join(name);
         if !dir.exists() {
             std::fs::create_dir_all(&dir)?;
-            use std::os::unix::fs::PermissionsExt as _;
             std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o700))?;
         }
         Ok(Joint::Socket(dir.join("broker.sock")))
@@ -162,6 +162,7 @@ impl World {
             broker: Some(joint.clone()),
             identity,
             provider: "external-cloudstack".into(),
+            quick: true,
             more: Vec::new(),
             env: Vec::new(),
         })
@@ -275,16 +276,21 @@ impl World {
 
     /// What to print when the scenario failed.
     pub fn report(&self) -> String {
-        let mut text = String::new();
+        let mut lines = Vec::new();
         for log in self.logs() {
-            text += &format!("  -- {} ({})\n{}", log.name, log.path.display(), log.tail(25));
+            lines.push(format!(
+                "  -- {} ({})\n{}",
+                log.name,
+                log.path.display(),
+                log.tail(25)
+            ));
         }
         let calls = self.api.calls();
-        text += &format!("  -- last of {} CloudStack calls\n", calls.len());
+        lines.push(format!("  -- last of {} CloudStack calls", calls.len()));
         for call in calls.iter().skip(calls.len().saturating_sub(25)) {
-            text += &format!("    {} {} {:?}\n", call.status, call.command, call.params);
+            lines.push(format!("    {} {} {:?}", call.status, call.command, call.params));
         }
-        text
+        lines.join("\n")
     }
 
     /// A folder for a second cluster and the like.

@@ -56,7 +56,7 @@ impl Client {
     /// A caller of the API at `url`.
     pub fn new(url: &str, keys: Keys) -> Result<Self> {
         let http = reqwest::Client::builder()
-            .timeout(Duration::from_secs(60))
+            .timeout(Duration::from_mins(1))
             .build()?;
         Ok(Self {
             url: url.to_owned(),
@@ -109,7 +109,7 @@ impl Client {
         let Some(job) = started["jobid"].as_str() else {
             return Ok(started);
         };
-        let result = wait::until(Duration::from_secs(120), format!("job of {command}"), || async {
+        let result = wait::until(Duration::from_mins(2), format!("job of {command}"), || async {
             let answer = self.call("queryAsyncJobResult", &[("jobid", job)]).await?;
             Ok((answer["jobstatus"].as_u64() != Some(0)).then_some(answer))
         })

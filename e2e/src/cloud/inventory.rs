@@ -176,11 +176,11 @@ async fn rule(client: &Client, item: &Value) -> Result<Rule> {
 
 /// A field as text, whether the server sent a string or a number.
 pub fn text(item: &Value, field: &str) -> String {
-    match &item[field] {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
+    let value = &item[field];
+    if value.is_null() {
+        return String::new();
     }
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn differences<T: PartialEq + std::fmt::Debug>(

@@ -132,10 +132,14 @@ fn seed(options: &SimulatorOptions) -> Value {
         None => ("10.1.1".to_owned(), "192.168.2".to_owned()),
         Some(Router { range }) => (format!("127.101.{range}"), format!("127.100.{range}")),
     };
-    let machines: Vec<_> = (1..=options.machines)
-        .map(|number| {
-            let address = format!("{inside}.{}", number + 9);
-            json!({"name": format!("node-{number}"), "account": "labuser", "zonename": ZONE,
+    // The real server's network has machines with capitals in their names as well, and Nodes can't have them.
+    let names = (1..=options.machines).map(|number| format!("node-{number}"));
+    let names = names.chain((1..=2).map(|number| format!("K8S-Worker-{number}")));
+    let machines: Vec<_> = names
+        .enumerate()
+        .map(|(index, name)| {
+            let address = format!("{inside}.{}", index + 10);
+            json!({"name": name, "account": "labuser", "zonename": ZONE,
                 "state": "Running", "nic": [{"networkname": NETWORK, "ipaddress": address}]})
         })
         .collect();

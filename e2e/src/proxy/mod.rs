@@ -107,7 +107,7 @@ impl Proxy {
         let acceptor = tls.map(acceptor).transpose()?;
         let (weather, seen) = watch::channel(Weather::Fine);
         let http = reqwest::Client::builder()
-            .timeout(Duration::from_secs(120))
+            .timeout(Duration::from_mins(2))
             .build()?;
         let end = CancellationToken::new();
         let server = Server {
@@ -147,11 +147,11 @@ impl Proxy {
 
     /// Holds the `n`-th call from now (1 is the next); the receiver gets it when it comes.
     pub fn hold(&self, n: usize, hold: Hold) -> oneshot::Receiver<Held> {
-        let (sprung, held) = oneshot::channel();
+        let (sprung, receiver) = oneshot::channel();
         let mut state = self.state.lock();
         let at = state.started + n;
         state.trap = Some(Trap { at, hold, sprung });
-        held
+        receiver
     }
 
     /// Holds nothing any more.

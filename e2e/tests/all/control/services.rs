@@ -167,11 +167,11 @@ async fn what_a_namespace_user_writes_into_our_annotations_moves_nothing(world: 
     // The outputs of the old controllers, pointing at somebody else's address.
     let forged = json!({"metadata": {"annotations": {
         format!("{ANNOTATION}id"): address.id, format!("{ANNOTATION}ip-associated-by-controller"): "true"}}});
-    let forger = world.service(Wanted::new("forger").port(81).with(forged)).await?;
-    let (own, _) = expect::served(world, &forger, &MACHINES).await?;
+    let thief = world.service(Wanted::new("forger").port(81).with(forged)).await?;
+    let (own, _) = expect::served(world, &thief, &MACHINES).await?;
     ensure!(own != taken, "the forger got the victim's address");
     pair.restart_broker(world).await?;
-    forger.delete(SOON).await?;
+    thief.delete(SOON).await?;
     let found = world.cloud.inventory().await?;
     ensure!(
         found.addresses.contains_key(&taken),

@@ -57,12 +57,8 @@ async fn a_broker_outside_the_cluster_serves_it_over_mutual_tls(world: &World) -
 async fn one_broker_serves_two_clusters_and_keeps_them_apart(world: &World) -> Result<()> {
     let authority = Authority::found(&world.subdir("pki"), "outside")?;
     let sections = [
-        cluster_section(
-            "blue",
-            BLUE,
-            &[("networks", NETWORK), ("machines", "node-1,node-2")],
-        ),
-        cluster_section("green", GREEN, &[("networks", NETWORK), ("machines", "node-3")]),
+        cluster_section("blue", BLUE, &[("networks", NETWORK), ("machines", "node-*")]),
+        cluster_section("green", GREEN, &[("networks", NETWORK), ("machines", "K8S-*")]),
     ];
     let plan = broker(world, &authority, &sections.concat())?;
     let green = Cluster::start(&world.subdir("green")).await?;
@@ -85,8 +81,8 @@ async fn one_broker_serves_two_clusters_and_keeps_them_apart(world: &World) -> R
         world.cluster.register(name).await?;
         world.cluster.initialised(name, SOON).await?;
     }
-    green.register("node-3").await?;
-    green.initialised("node-3", SOON).await?;
+    green.register("k8s-worker-1").await?;
+    green.initialised("k8s-worker-1", SOON).await?;
     // A machine outside a cluster's scope is nobody there, whatever the Node is called.
     green.register("node-1").await?;
     let blue_service = world.service(Wanted::new("web").port(80)).await?;
@@ -94,7 +90,7 @@ async fn one_broker_serves_two_clusters_and_keeps_them_apart(world: &World) -> R
     let green = Arc::new(green);
     green.namespace("apps").await?;
     let green_service = Handle::create(&green, "apps", Wanted::new("web").port(80)).await?;
-    let (green_ip, found) = expect::served(world, &green_service, &["node-3"]).await?;
+    let (green_ip, found) = expect::served(world, &green_service, &["K8S-Worker-1"]).await?;
     ensure!(blue_ip != green_ip, "two clusters share {blue_ip}");
     let marks: Vec<_> = [&blue_ip, &green_ip]
         .map(|ip| found.rules_on(ip)["80"].description.clone())

@@ -1,0 +1,59 @@
+# What people do with this tree. Everything runs without root; tests that need a program that is missing say so and are
+# skipped.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+BINARIES := -p cloud-broker -p k8s-agent -p cloudstack-simulator
+# The demo: leave it running with KEEP=1, show the other backend with BACKEND=keepalived.
+KEEP ?=
+BACKEND ?= cloudstack
+# Images: names and tag.
+IMAGE_PREFIX ?= localhost/cloudstack-ccm
+TAG ?= dev
+CONTAINER ?= $(shell command -v docker || command -v podman || echo docker)
+
+export KEEP BACKEND
+
+.PHONY: help build control-plane demo test test-all unit e2e lint bench images
+
+help: ## List the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+build: ## Build the programs
+	$(CARGO) build --locked $(BINARIES)
+
+control-plane: ## Build etcd and kube-apiserver for tests and demo (four minutes the first time)
+	@e2e/control-plane/build.sh
+
+demo: build control-plane ## Show it all on this machine: KEEP=1 leaves it running, BACKEND=keepalived
+	@$(CARGO) run --locked --quiet -p e2e --bin demo
+
+test: unit e2e ## Everything that .ci/run runs but the lints
+
+unit: ## Unit tests, property tests, tests of each half
+	$(CARGO) test --locked --workspace --exclude e2e
+	$(CARGO) test --locked -p e2e --lib --bins
+
+e2e: build control-plane ## The whole as processes: simulator, and a real CloudStack where one is there
+	$(CARGO) test --locked -p e2e --test all
+
+test-all: unit build control-plane ## The same with everything that takes long
+	$(CARGO) test --locked --workspace --exclude e2e -- --ignored
+	E2E_FULL=1 $(CARGO) test --locked -p e2e --test all
+
+lint: ## Format, lints, documentation
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
+	if command -v gofmt >/dev/null; then test -z "$$(gofmt -l e2e/control-plane)"; fi
+
+bench: control-plane ## Calls, seconds and memory beside the Go controllers (half an hour)
+	$(CARGO) build --locked --release $(BINARIES)
+	E2E_BIN_DIR=target/release $(CARGO) run --locked --quiet -p e2e --bin bench
+
+images: ## Build both container images
+	$(CONTAINER) build -f Dockerfile.broker -t $(IMAGE_PREFIX)-broker:$(TAG) .
+	$(CONTAINER) build -f Dockerfile.agent -t $(IMAGE_PREFIX)-agent:$(TAG) .

@@ -1,0 +1,181 @@
+//! The demo with addresses from a pool, announced by keepalived: no broker and no CloudStack.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::cluster::Cluster;
+use e2e::processes::Program;
+use e2e::product::Agent;
+use e2e::rbac;
+use e2e::service::{Handle, Wanted};
+use e2e::settings::{Settings, on_path};
+use e2e::wait;
+use e2e::world::SOON;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, PostParams};
+use serde_json::json;
+
+use crate::steps::{Steps, say, until_interrupted};
+
+/// Where kube-keepalived-vip reads.
+const NAMESPACE: &str = "kube-system";
+const CONFIG_MAP: &str = "vip-configmap";
+const POOL: &str = "198.51.100.0/28";
+
+/// Runs it.
+pub(crate) async fn run(settings: &Settings, steps: &mut Steps, keep: bool) -> Result<()> {
+    let dir = settings.dir();
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    let cluster = steps
+        .step(
+            "Start a Kubernetes control plane: the real etcd and kube-apiserver",
+            async {
+                let cluster = Cluster::start(&dir.join("kubernetes")).await?;
+                let line = format!("{} answers", cluster.plane.url);
+                Ok((Arc::new(cluster), vec![line]))
+            },
+        )
+        .await?;
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), NAMESPACE);
+    let agent = steps
+        .step(
+            "Start the agent with the environment of keepalived-cloud-provider",
+            async {
+                let empty = serde_json::from_value(json!({"metadata": {"name": CONFIG_MAP}}))?;
+                maps.create(&PostParams::default(), &empty).await?;
+                let account = rbac::apply_folder(&cluster, "deploy/keepalived").await?;
+                let kubeconfig = account
+                    .kubeconfig(&cluster, &cluster.plane.url, &dir.join("agent.kubeconfig"))
+                    .await?;
+                let agent = plan(kubeconfig).start(settings, &dir).await?;
+                let line = format!("k8s-agent is process {}; the pool is {POOL}", agent.pid());
+                Ok((agent, vec![line]))
+            },
+        )
+        .await?;
+    cluster.namespace("demo").await?;
+    let shown = show(&cluster, &maps, steps, &dir).await;
+    if let Err(error) = shown {
+        say(&format!("\n{}", agent.log().tail(40)));
+        return Err(error);
+    }
+    if keep {
+        Handle::create(&cluster, "demo", Wanted::new("web").port(80))
+            .await?
+            .address(SOON)
+            .await?;
+        let kubectl = cluster.plane.kubectl_words();
+        say(&format!(
+            "\nTry:\n  export KUBECONFIG={}",
+            cluster.plane.kubeconfig.display()
+        ));
+        say(&format!("  {kubectl} -n demo get service web"));
+        say(&format!(
+            "  {kubectl} -n {NAMESPACE} get configmap {CONFIG_MAP} -o yaml"
+        ));
+        until_interrupted().await?;
+    }
+    drop(agent);
+    Ok(())
+}
+
+fn plan(kubeconfig: std::path::PathBuf) -> Agent {
+    let env = [
+        ("KEEPALIVED_NAMESPACE", NAMESPACE),
+        ("KEEPALIVED_CONFIG_MAP", CONFIG_MAP),
+        ("KEEPALIVED_SERVICE_CIDR", POOL),
+        ("KEEPALIVED_DEFAULT_FORWARD_METHOD", "NAT"),
+    ];
+    Agent {
+        name: "k8s-agent".into(),
+        kubeconfig,
+        broker: None,
+        identity: None,
+        provider: "keepalived".into(),
+        quick: true,
+        more: Vec::new(),
+        env: env
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+    }
+}
+
+async fn show(cluster: &Cluster, maps: &Api<ConfigMap>, steps: &mut Steps, dir: &Path) -> Result<()> {
+    let (service, ip) = steps
+        .step(
+            "A Service of type LoadBalancer gets an address from the pool",
+            async {
+                let service = Handle::create(cluster, "demo", Wanted::new("web").port(80)).await?;
+                let ip = service.address(SOON).await?;
+                Ok((
+                    (service, ip.clone()),
+                    vec![format!("demo/web has the address {ip}")],
+                ))
+            },
+        )
+        .await?;
+    steps
+        .step("kube-keepalived-vip finds it in the ConfigMap", async {
+            let entry = entries(maps)
+                .await?
+                .remove(&ip)
+                .context("the address is not in the ConfigMap")?;
+            ensure!(entry.starts_with("demo/web"), "the entry is {entry}");
+            Ok(((), vec![format!("{ip}: {entry}")]))
+        })
+        .await?;
+    let title = "The configuration made from it passes keepalived's own check";
+    match on_path("keepalived") {
+        None => steps.skip(title, "keepalived is not installed (apt-get install keepalived)"),
+        Some(program) => {
+            steps
+                .step(title, async {
+                    let addresses: Vec<_> = entries(maps).await?.into_keys().collect();
+                    let lines = vec![checked(&program, dir, &addresses).await?];
+                    Ok(((), lines))
+                })
+                .await?;
+        }
+    }
+    steps
+        .step("The Service is deleted", async {
+            service.delete(SOON).await?;
+            wait::until_holds(SOON, "the entry is gone", || async {
+                Ok(entries(maps).await?.remove(&ip))
+            })
+            .await?;
+            Ok((
+                (),
+                vec!["its entry is gone from the ConfigMap, the address is free again".to_owned()],
+            ))
+        })
+        .await
+}
+
+async fn entries(maps: &Api<ConfigMap>) -> Result<std::collections::BTreeMap<String, String>> {
+    Ok(maps.get(CONFIG_MAP).await?.data.unwrap_or_default())
+}
+
+/// Renders what kube-keepalived-vip makes of these addresses, without live endpoints, and lets keepalived check it.
+async fn checked(program: &Path, dir: &Path, addresses: &[String]) -> Result<String> {
+    let file = dir.join("keepalived.conf");
+    let text = format!(
+        "global_defs {{\n  vrrp_version 3\n  dynamic_interfaces\n}}\nvrrp_instance vips {{\n  state BACKUP\n  interface demo0\n  \
+         virtual_router_id 50\n  priority 100\n  nopreempt\n  advert_int 1\n  virtual_ipaddress {{\n    {}\n  }}\n}}\n",
+        addresses.join("\n    ")
+    );
+    std::fs::write(&file, text)?;
+    let log = dir.join("keepalived-check.log");
+    let check = Program::new("keepalived", program)
+        .arg(format!("--config-test={}", log.display()))
+        .arg("-f")
+        .arg(&file);
+    check.output().await?;
+    let complaints = std::fs::read_to_string(&log).unwrap_or_default();
+    ensure!(complaints.trim().is_empty(), "keepalived complains: {complaints}");
+    Ok(format!("keepalived accepts {}", file.display()))
+}
