@@ -19,4 +19,7 @@ pub mod method;
 pub mod notes;
 pub mod pool;
 pub mod pools_file;
+pub mod render;
+pub mod repairs;
 pub mod selector;
+pub mod settings;

@@ -10,9 +10,9 @@ use std::net::Ipv4Addr;
 use super::super::address;
 use super::super::claim::{Claim, MethodWish, Standing};
 use super::super::document::{self, Entry, Record, service_of_entry};
-use super::super::method::Method;
+use super::super::method::{Method, Named};
 use super::super::notes::Reason;
-use super::{Draft, Finding, Held, ListAgain, Origin, Rules, Situation};
+use super::{Draft, Finding, Held, ListAgain, Origin, Rules, Situation, share};
 
 /// Reads the records and decides which stay.
 pub(super) fn inherit<'a>(situation: Situation<'a>, rules: &'a Rules) -> Result<Draft<'a>, ListAgain> {
@@ -45,8 +45,12 @@ pub(super) fn inherit<'a>(situation: Situation<'a>, rules: &'a Rules) -> Result<
         damaged,
     };
     let known = Known::of(situation.claims, &records);
+    let mut orphans = Vec::new();
     for record in records {
-        keep(&mut draft, &known, record)?;
+        orphans.extend(keep(&mut draft, &known, record)?);
+    }
+    for orphan in orphans {
+        pass_on(&mut draft, &known, orphan);
     }
     drop_duplicates(&mut draft);
     Ok(draft)
@@ -82,35 +86,39 @@ impl<'a> Known<'a> {
     }
 }
 
-fn keep<'a>(draft: &mut Draft<'a>, known: &Known<'a>, read: Record) -> Result<(), ListAgain> {
+/// Keeps a record whose Service lives; gives back one whose Service is gone.
+fn keep<'a>(draft: &mut Draft<'a>, known: &Known<'a>, read: Record) -> Result<Option<Record>, ListAgain> {
     let Some(claim) = known.by_uid.get(read.uid.as_str()).copied() else {
-        if !draft.situation.is_listed_after {
-            return Err(ListAgain);
-        }
-        let entry = draft.situation.config_map.data.get(&read.ip).map(String::as_str);
-        match known.heir(&read, entry) {
-            Some(heir) => {
-                let record = Record { uid: heir.uid.clone(), ..named(&read, heir) };
-                draft.findings.push(Finding::Moved(record.clone()));
-                draft.note(heir, Reason::IpAdopted, format!("kept the address {} of the Service of this name before", read.ip));
-                draft.held.push(Held { record, claim: heir, origin: Origin::Read(read) });
-            }
-            None => draft.findings.push(Finding::Released(read)),
-        }
-        return Ok(());
+        return if draft.situation.is_listed_after { Ok(Some(read)) } else { Err(ListAgain) };
     };
     match claim.standing {
-        Standing::Leaving => draft.findings.push(Finding::Released(read)),
-        Standing::Asked | Standing::Held => {
-            let record = named(&read, claim);
-            draft.held.push(Held { record, claim, origin: Origin::Read(read) });
+        Standing::Leaving => {
+            draft.findings.push(Finding::Released(read));
+            return Ok(None);
         }
-        Standing::Elsewhere => {
-            draft.findings.push(Finding::Elsewhere(read.clone()));
-            draft.held.push(Held { record: named(&read, claim), claim, origin: Origin::Read(read) });
-        }
+        Standing::Elsewhere => draft.findings.push(Finding::Elsewhere(read.clone())),
+        Standing::Asked | Standing::Held => {}
     }
-    Ok(())
+    draft.held.push(Held { record: named(&read, claim), claim, origin: Origin::Read(read) });
+    Ok(None)
+}
+
+/// A record whose Service is gone moves to the Service that has its name now, unless others share the address and don't
+/// take that one in.
+fn pass_on<'a>(draft: &mut Draft<'a>, known: &Known<'a>, read: Record) {
+    let entry = draft.situation.config_map.data.get(&read.ip).map(String::as_str);
+    let heir = known.heir(&read, entry).filter(|heir| {
+        let members = draft.held.iter().filter(|held| held.record.ip == read.ip);
+        share::may_join(members, heir, wanted_method(heir, draft.rules.default_method)).is_ok()
+    });
+    let Some(heir) = heir else {
+        draft.findings.push(Finding::Released(read));
+        return;
+    };
+    let record = Record { uid: heir.uid.clone(), ..named(&read, heir) };
+    draft.findings.push(Finding::Moved(record.clone()));
+    draft.note(heir, Reason::IpAdopted, format!("keeps the address {} of the Service of this name before", read.ip));
+    draft.held.push(Held { record, claim: heir, origin: Origin::Read(read) });
 }
 
 /// Names are filled in from the live Service; a record whose address is not canonical is left as it is.
@@ -160,7 +168,7 @@ pub(super) fn adopt(draft: &mut Draft<'_>) {
     without.sort_by_key(|claim| (claim.created, claim.full_name()));
     for claim in without {
         let shown = claim.status.iter().copied().find(|address| {
-            !recorded.contains(address) && !draft.situation.nodes.contains(address) && is_its_own(draft, claim, *address)
+            !recorded.contains(address) && is_its_own(draft, claim, *address)
         });
         let Some(address) = shown.or_else(|| entry_of(draft, claim)) else { continue };
         let entry = draft.situation.config_map.data.get(&address.to_string()).map(String::as_str);
@@ -174,17 +182,35 @@ pub(super) fn adopt(draft: &mut Draft<'_>) {
         draft.note(claim, Reason::IpAdopted, format!("keeps the address {address}, which was not recorded for it"));
         draft.held.push(Held { record, claim, origin: Origin::New });
     }
+    restore_sharing(draft);
     // What is recorded now is ours, also for those who share it.
     let keys: BTreeSet<&str> = draft.held.iter().map(|held| held.record.ip.as_str()).collect();
     draft.foreign.retain(|key, _| !keys.contains(key));
 }
 
+/// Services with one key that show one address shared it before the records were lost, and only `VIP` can be shared.
+fn restore_sharing(draft: &mut Draft<'_>) {
+    let mut members: BTreeMap<(String, Option<String>), u32> = BTreeMap::new();
+    let group = |held: &Held<'_>| (held.record.ip.clone(), held.claim.wish.sharing_key.clone());
+    for held in draft.held.iter().filter(|held| held.origin == Origin::New) {
+        *members.entry(group(held)).or_default() += 1;
+    }
+    for held in draft.held.iter_mut().filter(|held| held.origin == Origin::New) {
+        if held.claim.wish.sharing_key.is_some() && members.get(&group(held)).is_some_and(|count| *count > 1) {
+            Named::Vip.word().clone_into(&mut held.record.method);
+        }
+    }
+}
+
 /// Whether the entry at an address that a Service shows contradicts it.
 fn is_its_own(draft: &Draft<'_>, claim: &Claim, address: Ipv4Addr) -> bool {
     let key = address.to_string();
-    let Some(value) = draft.foreign.get(key.as_str()) else { return true };
+    // Without an entry, a node's address in a status comes from a controller that publishes nodes.
+    let Some(value) = draft.foreign.get(key.as_str()) else { return !draft.situation.nodes.contains(&address) };
     if value.is_empty() {
-        return wanted_method(claim, draft.rules.default_method).is_vip();
+        // Without a record list nobody can say that the entry was made by hand, and the Service shows the address.
+        let is_lost = draft.damaged.is_some() || draft.situation.config_map.records.is_none();
+        return is_lost || wanted_method(claim, draft.rules.default_method).is_vip();
     }
     let Some((namespace, name)) = service_of_entry(value) else { return false };
     let is_named = |other: &Claim| other.namespace == namespace && other.name == name;
@@ -208,7 +234,8 @@ fn method_of(claim: &Claim, entry: Option<&str>, default: Method) -> Method {
         {
             Method::parse(&method).unwrap_or_default()
         }
-        Some(Entry::Service { .. } | Entry::AddressOnly | Entry::Ignored) | None => wanted_method(claim, default),
+        Some(Entry::AddressOnly) => Method(Some(Named::Vip)),
+        Some(Entry::Service { .. } | Entry::Ignored) | None => wanted_method(claim, default),
     }
 }
 

@@ -300,4 +300,4 @@ fn outcomes(draft: &Draft<'_>) -> BTreeMap<String, Outcome> {
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
-mod tests;
+pub(in crate::keepalived) mod tests;

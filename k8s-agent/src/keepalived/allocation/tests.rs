@@ -7,4 +7,4 @@ mod inherited;
 mod moving;
 mod requests;
 mod sharing;
-pub(super) mod world;
+pub(in crate::keepalived) mod world;

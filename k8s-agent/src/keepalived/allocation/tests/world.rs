@@ -10,13 +10,13 @@ use crate::service::annotations::{ADDRESS, ADDRESS_POOL, FORWARD_METHOD, SHARING
 
 /// A Service in the making.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Svc {
+pub(in crate::keepalived) struct Svc {
     object: Value,
-    pub(in super::super) standing: Standing,
+    pub(in crate::keepalived) standing: Standing,
 }
 
 impl Svc {
-    pub(in super::super) fn new(full_name: &str) -> Self {
+    pub(in crate::keepalived) fn new(full_name: &str) -> Self {
         let (namespace, name) = full_name.split_once('/').unwrap_or(("default", full_name));
         let object = json!({
             "metadata": { "uid": format!("uid-{name}"), "namespace": namespace, "name": name, "annotations": {}, "labels": {} },
@@ -39,73 +39,73 @@ impl Svc {
         self
     }
 
-    pub(in super::super) fn uid(self, uid: &str) -> Self {
+    pub(in crate::keepalived) fn uid(self, uid: &str) -> Self {
         self.set("metadata.uid", json!(uid))
     }
 
-    pub(in super::super) fn created(self, second: u32) -> Self {
+    pub(in crate::keepalived) fn created(self, second: u32) -> Self {
         self.set("metadata.creationTimestamp", json!(format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60)))
     }
 
-    pub(in super::super) fn pinned(self, address: &str) -> Self {
+    pub(in crate::keepalived) fn pinned(self, address: &str) -> Self {
         self.set("spec.loadBalancerIP", json!(address))
     }
 
-    pub(in super::super) fn wants(self, address: &str) -> Self {
+    pub(in crate::keepalived) fn wants(self, address: &str) -> Self {
         self.annotated(ADDRESS, address)
     }
 
-    pub(in super::super) fn method(self, method: &str) -> Self {
+    pub(in crate::keepalived) fn method(self, method: &str) -> Self {
         self.annotated(FORWARD_METHOD, method)
     }
 
-    pub(in super::super) fn key(self, key: &str) -> Self {
+    pub(in crate::keepalived) fn key(self, key: &str) -> Self {
         self.annotated(SHARING_KEY, key)
     }
 
-    pub(in super::super) fn ports(self, ports: Value) -> Self {
+    pub(in crate::keepalived) fn ports(self, ports: Value) -> Self {
         self.set("spec.ports", ports)
     }
 
-    pub(in super::super) fn pool(self, pool: &str) -> Self {
+    pub(in crate::keepalived) fn pool(self, pool: &str) -> Self {
         self.annotated(ADDRESS_POOL, pool)
     }
 
-    pub(in super::super) fn port(self, port: u16) -> Self {
+    pub(in crate::keepalived) fn port(self, port: u16) -> Self {
         self.ports(json!([{ "port": port, "targetPort": port, "protocol": "TCP" }]))
     }
 
-    pub(in super::super) fn spec(self, member: &str, value: Value) -> Self {
+    pub(in crate::keepalived) fn spec(self, member: &str, value: Value) -> Self {
         self.set(&format!("spec.{member}"), value)
     }
 
-    pub(in super::super) fn status(mut self, address: &str) -> Self {
+    pub(in crate::keepalived) fn status(mut self, address: &str) -> Self {
         self.object["status"]["loadBalancer"]["ingress"] = json!([{ "ip": address }]);
         self
     }
 
-    pub(in super::super) fn standing(mut self, standing: Standing) -> Self {
+    pub(in crate::keepalived) fn standing(mut self, standing: Standing) -> Self {
         self.standing = standing;
         self
     }
 
-    pub(in super::super) fn claim(&self) -> Claim {
+    pub(in crate::keepalived) fn claim(&self) -> Claim {
         Claim::of(&serde_json::from_value(self.object.clone()).unwrap(), self.standing)
     }
 }
 
 /// Everything that a plan looks at.
 #[derive(Clone, Debug)]
-pub(in super::super) struct World {
-    pub(in super::super) config_map: Observed,
-    pub(in super::super) services: Vec<Svc>,
-    pub(in super::super) nodes: BTreeSet<Ipv4Addr>,
-    pub(in super::super) rules: Rules,
-    pub(in super::super) contested: BTreeSet<String>,
-    pub(in super::super) last: Option<Plan>,
+pub(in crate::keepalived) struct World {
+    pub(in crate::keepalived) config_map: Observed,
+    pub(in crate::keepalived) services: Vec<Svc>,
+    pub(in crate::keepalived) nodes: BTreeSet<Ipv4Addr>,
+    pub(in crate::keepalived) rules: Rules,
+    pub(in crate::keepalived) contested: BTreeSet<String>,
+    pub(in crate::keepalived) last: Option<Plan>,
 }
 
-pub(in super::super) fn pools(addresses: &str, reserved: &str, habits: Habits) -> Pools {
+pub(in crate::keepalived) fn pools(addresses: &str, reserved: &str, habits: Habits) -> Pools {
     let specs: Vec<PoolSpec> =
         if addresses.is_empty() { Vec::new() } else { vec![PoolSpec::open("default", addresses)] };
     Pools::build(&specs, reserved, habits).unwrap()
@@ -113,11 +113,11 @@ pub(in super::super) fn pools(addresses: &str, reserved: &str, habits: Habits) -
 
 impl World {
     /// The pool `10.0.0.0/29`, no default method, an empty ConfigMap.
-    pub(in super::super) fn new() -> Self {
+    pub(in crate::keepalived) fn new() -> Self {
         Self::with_pool("10.0.0.0/29")
     }
 
-    pub(in super::super) fn with_pool(addresses: &str) -> Self {
+    pub(in crate::keepalived) fn with_pool(addresses: &str) -> Self {
         Self {
             config_map: Observed { version: Some("1".into()), ..Observed::default() },
             services: Vec::new(),
@@ -128,23 +128,23 @@ impl World {
         }
     }
 
-    pub(in super::super) fn default_method(mut self, method: &str) -> Self {
+    pub(in crate::keepalived) fn default_method(mut self, method: &str) -> Self {
         self.rules.default_method = Method::parse(method).unwrap();
         self
     }
 
-    pub(in super::super) fn entry(mut self, key: &str, value: &str) -> Self {
+    pub(in crate::keepalived) fn entry(mut self, key: &str, value: &str) -> Self {
         self.config_map.data.insert(key.into(), value.into());
         self
     }
 
-    pub(in super::super) fn records(mut self, text: &str) -> Self {
+    pub(in crate::keepalived) fn records(mut self, text: &str) -> Self {
         self.config_map.records = Some(text.into());
         self
     }
 
     /// Records as the Go program's last version writes them, each `UID ADDRESS NAMESPACE/NAME[:METHOD]`.
-    pub(in super::super) fn recorded(self, lines: &[&str]) -> Self {
+    pub(in crate::keepalived) fn recorded(self, lines: &[&str]) -> Self {
         let records: Vec<Value> = lines
             .iter()
             .map(|line| {
@@ -163,7 +163,7 @@ impl World {
     }
 
     /// A Service, its record and its entry.
-    pub(in super::super) fn serving(mut self, full_name: &str, address: &str) -> Self {
+    pub(in crate::keepalived) fn serving(mut self, full_name: &str, address: &str) -> Self {
         let service = Svc::new(full_name).status(address);
         let claim = service.claim();
         let mut records = self.read();
@@ -175,27 +175,27 @@ impl World {
         self
     }
 
-    pub(in super::super) fn with(mut self, service: Svc) -> Self {
+    pub(in crate::keepalived) fn with(mut self, service: Svc) -> Self {
         self.services.push(service);
         self
     }
 
     /// Replaces the Service of this name, keeping its status.
-    pub(in super::super) fn change(&mut self, name: &str, change: impl FnOnce(Svc) -> Svc) {
+    pub(in crate::keepalived) fn change(&mut self, name: &str, change: impl FnOnce(Svc) -> Svc) {
         let service = self.services.iter_mut().find(|service| service.object["metadata"]["name"] == name).unwrap();
         *service = change(service.clone());
     }
 
-    pub(in super::super) fn remove(&mut self, name: &str) {
+    pub(in crate::keepalived) fn remove(&mut self, name: &str) {
         self.services.retain(|service| service.object["metadata"]["name"] != name);
     }
 
-    pub(in super::super) fn read(&self) -> Vec<Record> {
+    pub(in crate::keepalived) fn read(&self) -> Vec<Record> {
         let text = self.config_map.records.as_deref().unwrap_or("{}");
         super::super::super::document::decode(text).unwrap()
     }
 
-    pub(in super::super) fn plan(&self, is_listed_after: bool) -> Result<Plan, ListAgain> {
+    pub(in crate::keepalived) fn plan(&self, is_listed_after: bool) -> Result<Plan, ListAgain> {
         let claims: Vec<Claim> = self.services.iter().map(Svc::claim).collect();
         let situation = Situation {
             config_map: &self.config_map,
@@ -208,17 +208,35 @@ impl World {
     }
 
     /// Plans, writes, publishes; afterwards a second plan must be empty.
-    pub(in super::super) fn run(&mut self) -> &Plan {
-        let plan = self.plan(true).unwrap();
-        self.write(&plan);
-        self.publish(&plan);
+    pub(in crate::keepalived) fn run(&mut self) -> &Plan {
+        let plan = self.step();
         let again = self.plan(true).unwrap();
         assert_eq!(again.patch, None, "a second plan changes something");
         self.last.insert(plan)
     }
 
+    /// Runs until nothing changes: an address that was given up is free only when no status shows it any more.
+    pub(in crate::keepalived) fn settle(&mut self) -> Vec<Plan> {
+        let mut plans = vec![self.step()];
+        while self.plan(true).unwrap().patch.is_some() {
+            assert!(plans.len() < 20, "it never ends: {:?}", plans.last());
+            plans.push(self.step());
+        }
+        plans
+    }
+
+    /// Plans, writes and publishes once. The same look again changes nothing.
+    fn step(&mut self) -> Plan {
+        let plan = self.plan(true).unwrap();
+        self.write(&plan);
+        let again = self.plan(true).unwrap();
+        assert_eq!(again.patch, None, "a second plan of the same look changes something");
+        self.publish(&plan);
+        plan
+    }
+
     /// What the server makes of the patch.
-    pub(in super::super) fn write(&mut self, plan: &Plan) {
+    pub(in crate::keepalived) fn write(&mut self, plan: &Plan) {
         let Some(patch) = &plan.patch else { return };
         let body = patch.body();
         for (key, value) in body["data"].as_object().unwrap() {
@@ -240,7 +258,7 @@ impl World {
     }
 
     /// What the service controller makes of the outcomes.
-    pub(in super::super) fn publish(&mut self, plan: &Plan) {
+    pub(in crate::keepalived) fn publish(&mut self, plan: &Plan) {
         for service in &mut self.services {
             let uid = service.object["metadata"]["uid"].as_str().unwrap().to_owned();
             if let Some(Outcome::Serve { address, .. }) = plan.outcomes.get(&uid) {
@@ -250,30 +268,30 @@ impl World {
     }
 
     /// All entries, short: `.1` for `10.0.0.1`.
-    pub(in super::super) fn entries(&self) -> Vec<String> {
+    pub(in crate::keepalived) fn entries(&self) -> Vec<String> {
         let short = |key: &str| key.strip_prefix("10.0.0.").map_or_else(|| key.to_owned(), |last| format!(".{last}"));
         self.config_map.data.iter().map(|(key, value)| format!("{}: {value}", short(key))).collect()
     }
 
     /// The address in the status of a Service.
-    pub(in super::super) fn shown(&self, name: &str) -> Option<String> {
+    pub(in crate::keepalived) fn shown(&self, name: &str) -> Option<String> {
         let service = self.services.iter().find(|service| service.object["metadata"]["name"] == name).unwrap();
         service.claim().status.first().map(ToString::to_string)
     }
 
     /// The reasons of the last plan's notes for a Service.
-    pub(in super::super) fn reasons(&self, name: &str) -> Vec<&'static str> {
+    pub(in crate::keepalived) fn reasons(&self, name: &str) -> Vec<&'static str> {
         let notes = self.last.as_ref().unwrap().notes.get(&format!("uid-{name}"));
         notes.into_iter().flatten().map(|note| note.reason.word()).collect()
     }
 
     /// The texts of the last plan's notes for a Service.
-    pub(in super::super) fn texts(&self, name: &str) -> String {
+    pub(in crate::keepalived) fn texts(&self, name: &str) -> String {
         let notes = self.last.as_ref().unwrap().notes.get(&format!("uid-{name}"));
         notes.into_iter().flatten().map(|note| format!("{note}\n")).collect()
     }
 
-    pub(in super::super) fn outcome(&self, name: &str) -> &Outcome {
+    pub(in crate::keepalived) fn outcome(&self, name: &str) -> &Outcome {
         &self.last.as_ref().unwrap().outcomes[&format!("uid-{name}")]
     }
 }
