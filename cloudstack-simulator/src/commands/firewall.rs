@@ -1,0 +1,332 @@
+//! Firewall rules of isolated networks.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::conflict::of_firewall;
+use super::sources::no_network;
+use crate::catalog::Spec;
+use crate::dispatch::{self, Call};
+use crate::error::{ApiError, JobError};
+use crate::jobs::{JobRun, Started, new_id};
+use crate::lock::LockKey;
+use crate::request::{Entity, Kind, Param, TEXT, may, need};
+use crate::router::Command;
+use crate::scope::Scope;
+use crate::state::{FirewallRule, Owner, RuleState, World};
+
+const CREATE: &[Param] = &[
+    need("ipaddressid", Kind::Id(Entity::Address)),
+    need("protocol", TEXT),
+    may("startport", Kind::Int),
+    may("endport", Kind::Int),
+    may("cidrlist", Kind::Names),
+    may("icmptype", Kind::Int),
+    may("icmpcode", Kind::Int),
+    may("type", TEXT),
+    may("fordisplay", Kind::Flag),
+];
+const BY_ID: &[Param] = &[need("id", Kind::Id(Entity::FirewallRule))];
+const FILTERS: &[Param] = &[
+    may("id", Kind::Id(Entity::FirewallRule)),
+    may("ipaddressid", Kind::Id(Entity::Address)),
+    may("networkid", Kind::Id(Entity::Network)),
+    may("fordisplay", Kind::Flag),
+];
+const FORWARDING: &[Param] = &[
+    may("id", Kind::Id(Entity::Rule)),
+    may("ipaddressid", Kind::Id(Entity::Address)),
+    may("networkid", Kind::Id(Entity::Network)),
+    may("virtualmachineid", Kind::Id(Entity::Machine)),
+];
+
+pub(super) const SPECS: &[Spec] = &[
+    Spec::job(
+        "createFirewallRule",
+        "user.firewall.CreateFirewallRuleCmd",
+        CREATE,
+        create,
+    )
+    .locking(|_, call| call.args.uuid("ipaddressid").map(LockKey::Address)),
+    Spec::job(
+        "deleteFirewallRule",
+        "user.firewall.DeleteFirewallRuleCmd",
+        BY_ID,
+        delete,
+    ),
+    Spec::job(
+        "updateFirewallRule",
+        "user.firewall.UpdateFirewallRuleCmd",
+        BY_ID,
+        update,
+    ),
+    Spec::read("listFirewallRules", FILTERS, list),
+    Spec::read("listPortForwardingRules", FORWARDING, list_forwarding),
+    Spec::read("listIpForwardingRules", FORWARDING, list_forwarding),
+];
+
+fn create(world: &mut World, call: &Call) -> Result<Started, ApiError> {
+    let args = &call.args;
+    let id = args.uuid("ipaddressid").unwrap_or_default();
+    let address = world
+        .addresses
+        .get(id)
+        .ok_or_else(|| call.gone("ipaddressid", id))?
+        .clone();
+    let Some((network, owner)) = address.network.zip(address.owner) else {
+        return Err(ApiError::invalid(format!(
+            "Unable to create firewall rule for the IP address ID={} as IP is not associated with any network and no networkId is passed in",
+            world.addresses.number(id)
+        )));
+    };
+    let sources = match args.list("cidrlist") {
+        Some(entries) if !entries.is_empty() => entries,
+        _ => vec!["0.0.0.0/0".to_owned()],
+    };
+    if let Some(bad) = no_network(&sources) {
+        return Err(ApiError::parameter(format!(
+            "Source CIDRs formatting error {bad}"
+        )));
+    }
+    call.must_own(world, owner)?;
+    let protocol = args.text("protocol").unwrap_or_default().to_lowercase();
+    if !["tcp", "udp", "icmp"].contains(&protocol.as_str()) {
+        return Err(ApiError::invalid(format!(
+            "Protocol {protocol} is not supported in zone 1"
+        )));
+    }
+    if address.vpc.is_some()
+        || !world
+            .networks
+            .get(network)
+            .is_some_and(|network| network.has("Firewall"))
+    {
+        return Err(ApiError::invalid(format!(
+            "There is no new provider for IP {} of service Firewall!",
+            address.address
+        )));
+    }
+    let (ports, icmp) = details(call, &protocol)?;
+    let rule = FirewallRule {
+        id: new_id(),
+        protocol,
+        ports,
+        icmp,
+        address: id,
+        network,
+        owner,
+        sources,
+        state: RuleState::Add,
+        related: None,
+    };
+    of_firewall(world, &rule)?;
+    let mut sorted = rule.sources.clone();
+    sorted.sort();
+    sorted.dedup();
+    if sorted.len() < rule.sources.len() {
+        return Err(ApiError::internal("a network stands twice in the list"));
+    }
+    let rule_id = rule.id;
+    world.firewall_rules.insert(rule);
+    Ok(Started::job(move |run| async move { created(&run, rule_id).await }).created("FirewallRule", rule_id))
+}
+
+/// Ports or ICMP fields of a new rule.
+#[expect(clippy::type_complexity, reason = "two optional pairs, taken apart at once")]
+fn details(call: &Call, protocol: &str) -> Result<(Option<(u16, u16)>, Option<(i64, i64)>), ApiError> {
+    let args = &call.args;
+    let (start, end) = (
+        args.int("startport"),
+        args.int("endport").or(args.int("startport")),
+    );
+    let icmp = (args.int("icmptype"), args.int("icmpcode"));
+    if protocol == "icmp" {
+        if start.is_some() || end.is_some() {
+            return Err(ApiError::invalid(
+                "Can't specify start/end port when protocol is ICMP",
+            ));
+        }
+        return Ok((None, Some((icmp.0.unwrap_or(-1), icmp.1.unwrap_or(-1)))));
+    }
+    let port = |value: i64| {
+        u16::try_from(value)
+            .map_err(|_| ApiError::invalid(format!("publicPort is an invalid value: {value}")))
+    };
+    let ports = match start.or(end).zip(end) {
+        Some((start, end)) => {
+            let ports = (port(start)?, port(end)?);
+            if ports.0 > ports.1 {
+                return Err(ApiError::invalid("Start port can't be bigger than end port"));
+            }
+            Some(ports)
+        }
+        None => None,
+    };
+    if icmp.0.is_some() || icmp.1.is_some() {
+        return Err(ApiError::invalid(
+            "Can specify icmpCode and icmpType for ICMP protocol only",
+        ));
+    }
+    Ok((ports, None))
+}
+
+async fn created(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
+    let address = run.world(|world| world.firewall_rules.get(id).map(|rule| rule.address));
+    let ok = match address {
+        Some(address) => apply_firewall(run, address).await,
+        None => false,
+    };
+    run.world(|world| {
+        if !ok && let Some(rule) = world.firewall_rules.get_mut(id) {
+            // It stays in the lists until the router takes the next change.
+            rule.state = RuleState::Deleting;
+        }
+        let rule = world
+            .firewall_rules
+            .get(id)
+            .filter(|_| ok)
+            .ok_or_else(|| JobError::failed("Failed to create firewall rule"))?;
+        Ok(json!({ "firewallrule": world.show_firewall(rule) }))
+    })
+}
+
+fn delete(world: &mut World, call: &Call) -> Result<Started, ApiError> {
+    let id = call.args.uuid("id").unwrap_or_default();
+    let rule = world.firewall_rules.get(id).ok_or_else(|| call.gone("id", id))?;
+    call.must_own(world, rule.owner)?;
+    Ok(Started::job(move |run| async move { remove(&run, id).await }))
+}
+
+async fn remove(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
+    let address = run.world(|world| {
+        let rule = world.firewall_rules.get_mut(id)?;
+        rule.state = RuleState::Deleting;
+        Some(rule.address)
+    });
+    match address {
+        Some(address) if !apply_firewall(run, address).await => {
+            Err(JobError::failed("Failed to delete firewall rule"))
+        }
+        _ => Ok(json!({ "success": true })),
+    }
+}
+
+fn update(world: &mut World, call: &Call) -> Result<Started, ApiError> {
+    let id = call.args.uuid("id").unwrap_or_default();
+    let rule = world.firewall_rules.get(id).ok_or_else(|| call.gone("id", id))?;
+    call.must_own(world, rule.owner)?;
+    Ok(Started::job(move |run| async move {
+        run.world(|world| {
+            let rule = world
+                .firewall_rules
+                .get(id)
+                .ok_or_else(|| JobError::failed("Failed to update firewall rule"))?;
+            Ok(json!({ "firewallrule": world.show_firewall(rule) }))
+        })
+    }))
+}
+
+/// Sends all firewall rules of an address. When the router took them, new ones are active and deleted ones gone.
+pub(super) async fn apply_firewall(run: &Arc<JobRun>, address: Uuid) -> bool {
+    let Some(network) = run.world(|world| world.addresses.get(address).and_then(|row| row.network)) else {
+        return true;
+    };
+    if run.world(|world| world.has_router(network)) {
+        let _held = run.lock(LockKey::Address(address)).await;
+        let router = run.world(|world| world.router_of(network));
+        let first = run.world(|world| {
+            let active = world
+                .firewall_on(address)
+                .any(|rule| rule.state == RuleState::Active);
+            !active
+                && !world
+                    .rules_on(address)
+                    .any(|rule| rule.state == RuleState::Active)
+        });
+        if first {
+            let command = run.world(|world| Command::addresses(world, network));
+            if !run.send(router, command).await {
+                return false;
+            }
+        }
+        let command = run.world(|world| Command::firewall(world, address));
+        if !run.send(router, command).await {
+            return false;
+        }
+    }
+    run.world(|world| {
+        let gone: Vec<Uuid> = world
+            .firewall_on(address)
+            .filter(|rule| rule.state == RuleState::Deleting)
+            .map(|rule| rule.id)
+            .collect();
+        for id in gone {
+            world.firewall_rules.remove(id);
+            world.tags.retain(|tag| tag.resource != id);
+        }
+        world
+            .firewall_rules
+            .iter_mut()
+            .filter(|rule| rule.address == address)
+            .for_each(|rule| rule.state = RuleState::Active);
+    });
+    true
+}
+
+fn list(world: &World, call: &Call) -> Result<Value, ApiError> {
+    let args = &call.args;
+    if let Some(id) = args.uuid("ipaddressid") {
+        check_address(world, call, id)?;
+    }
+    let scope = Scope::of(world, call, args.id("id").is_some())?;
+    let (address, network) = (args.uuid("ipaddressid"), args.uuid("networkid"));
+    let rows = world.firewall_rules.iter().rev().filter(|rule| {
+        args.id("id").is_none_or(|_| args.uuid("id") == Some(rule.id))
+            && address.is_none_or(|address| rule.address == address)
+            && network.is_none_or(|network| rule.network == network)
+            && super::tag::matches(world, call, rule.id)
+            && scope.has(world, rule.owner)
+    });
+    let root = call.reader().is_root();
+    let shown = rows.map(|rule| {
+        let mut fields = world.show_firewall(rule);
+        if root {
+            fields.insert("fordisplay".into(), json!(true));
+        }
+        Value::Object(fields)
+    });
+    dispatch::list(world, call, "firewallrule", shown.collect())
+}
+
+/// A filter by address looks at the address first.
+fn check_address(world: &World, call: &Call, id: Uuid) -> Result<(), ApiError> {
+    let row = world
+        .addresses
+        .get(id)
+        .ok_or_else(|| call.gone("ipaddressid", id))?;
+    let Some(owner) = row.owner else {
+        return Err(ApiError::invalid(format!(
+            "Ip address id={} not ready for firewall rules yet",
+            world.addresses.number(id)
+        )));
+    };
+    call.must_own(world, owner)
+}
+
+/// Port forwarding rules are not simulated: nobody has any.
+fn list_forwarding(world: &World, call: &Call) -> Result<Value, ApiError> {
+    if let Some(owner) = call
+        .args
+        .uuid("ipaddressid")
+        .and_then(|id| world.addresses.get(id))
+        .and_then(|row| row.owner)
+    {
+        match owner {
+            Owner::Account(_) | Owner::Project(_) | Owner::Domain(_) => call.must_own(world, owner)?,
+        }
+    }
+    Scope::of(world, call, false)?;
+    Ok(json!({}))
+}

@@ -1,0 +1,391 @@
+//! Creating and deleting load balancer rules, and sending them to the router.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::conflict::{balancer_text, of_balancer};
+use super::firewall::apply_firewall;
+use super::sources::of_new_balancer;
+use crate::catalog::Spec;
+use crate::dispatch::Call;
+use crate::error::{ApiError, JobError};
+use crate::jobs::{JobRun, Started, new_id};
+use crate::lock::LockKey;
+use crate::request::{Entity, IdArg, Kind, Param, TEXT, may, need};
+use crate::router::Command;
+use crate::state::{Address, FirewallRule, NetworkKind, Rule, RuleState, World};
+
+const CREATE: &[Param] = &[
+    need("algorithm", TEXT),
+    may("description", Kind::Text(4096, "description")),
+    need("name", Kind::Text(255, "loadBalancerRuleName")),
+    need("privateport", Kind::Int),
+    may("publicipid", Kind::Id(Entity::Address)),
+    may("zoneid", Kind::Id(Entity::Zone)),
+    need("publicport", Kind::Int),
+    may("openfirewall", Kind::Flag),
+    may("account", TEXT),
+    may("domainid", Kind::Id(Entity::Domain)),
+    may("cidrlist", Kind::Names),
+    may("networkid", Kind::Id(Entity::Network)),
+    may("protocol", TEXT),
+    may("fordisplay", Kind::Flag),
+];
+
+const DELETE: &[Param] = &[need("id", Kind::Id(Entity::Rule))];
+
+pub(super) const SPECS: &[Spec] = &[
+    Spec::job(
+        "createLoadBalancerRule",
+        "user.loadbalancer.CreateLoadBalancerRuleCmd",
+        CREATE,
+        create,
+    )
+    .locking(|_, call| call.args.uuid("publicipid").map(LockKey::Address)),
+    Spec::job(
+        "deleteLoadBalancerRule",
+        "user.loadbalancer.DeleteLoadBalancerRuleCmd",
+        DELETE,
+        delete,
+    ),
+];
+
+/// Protocols that a rule may have.
+pub(super) const PROTOCOLS: [&str; 4] = ["tcp", "udp", "tcp-proxy", "ssl"];
+
+/// The refusal of another protocol.
+pub(super) fn bad_protocol(protocol: &str) -> String {
+    format!("protocol {protocol} is not in valid protocols [tcp, udp, tcp-proxy, ssl]")
+}
+
+/// Whether the network's provider can serve a rule of this protocol and port.
+pub(super) fn provider_takes(world: &World, network: Uuid, protocol: Option<&str>, port: u16) -> bool {
+    let statistics = world.number_setting("network.loadbalancer.haproxy.stats.port");
+    !(world.has_router(network) && (protocol == Some("udp") || statistics == Some(i64::from(port))))
+}
+
+fn create(world: &mut World, call: &Call) -> Result<Started, ApiError> {
+    let args = &call.args;
+    let address = match args.id("publicipid") {
+        None => {
+            return Err(ApiError::invalid(
+                "Can't define IP owner. Either specify account/domainId or publicIpId",
+            ));
+        }
+        Some(IdArg::Nothing) => {
+            return Err(ApiError::invalid(
+                "Unable to create load balancer rule, invalid IP address ID -1",
+            ));
+        }
+        Some(IdArg::Is(id)) => world
+            .addresses
+            .get(id)
+            .cloned()
+            .ok_or_else(|| call.gone("publicipid", id))?,
+    };
+    let owner = address.owner.filter(|_| !address.system).ok_or_else(|| {
+        ApiError::invalid(format!(
+            "Unable to create load balancer rule, invalid IP address ID {}",
+            world.addresses.number(address.id)
+        ))
+    })?;
+    call.must_own(world, owner)?;
+    let (public, private) = ports(call)?;
+    let protocol = match args.text("protocol") {
+        Some(given) if PROTOCOLS.contains(&given.to_lowercase().as_str()) => Some(given.to_lowercase()),
+        Some(given) => return Err(ApiError::parameter(bad_protocol(given))),
+        None => None,
+    };
+    let sources = match args.list("cidrlist") {
+        Some(entries) => Some(
+            of_new_balancer(&entries)
+                .map_err(|entry| ApiError::parameter(format!("CIDR [{entry}] is invalid.")))?,
+        ),
+        None => None,
+    };
+    let network = network_of(world, call, &address)?;
+    check_port(world, &address, network, (public, protocol.as_deref()))?;
+    let name = args.text("name").unwrap_or_default().to_owned();
+    if name.chars().any(|c| u32::from(c) > 0xffff) {
+        return Err(ApiError::runtime("incorrect string value for a column"));
+    }
+    of_balancer(world, address.id, public)?;
+    let opens = args.flag("openfirewall").unwrap_or(address.vpc.is_none());
+    let rule = Rule {
+        id: new_id(),
+        name,
+        description: args.text("description").map(str::to_owned),
+        address: address.id,
+        public_port: public,
+        private_port: private,
+        algorithm: args.text("algorithm").unwrap_or_default().to_owned(),
+        protocol,
+        sources,
+        network,
+        owner,
+        state: RuleState::Add,
+        members: Vec::new(),
+    };
+    let id = rule.id;
+    occupy(world, &address, network);
+    let opened = opens && open(world, &rule);
+    world.rules.insert(rule);
+    Ok(
+        Started::job(move |run| async move { created(&run, id, (opens, opened)).await })
+            .created("FirewallRule", id),
+    )
+}
+
+fn ports(call: &Call) -> Result<(u16, u16), ApiError> {
+    let port = |name: &str, field: &str| {
+        let value = call.args.int(name).unwrap_or(-1);
+        u16::try_from(value).map_err(|_| ApiError::parameter(format!("{field} is an invalid value: {value}")))
+    };
+    let algorithm = call.args.text("algorithm").unwrap_or_default();
+    let private = port("privateport", "privatePort")?;
+    let public = port("publicport", "publicPort")?;
+    if !["roundrobin", "leastconn", "source"].contains(&algorithm.to_lowercase().as_str()) {
+        return Err(ApiError::parameter(format!("Invalid algorithm: {algorithm}")));
+    }
+    Ok((public, private))
+}
+
+/// The network of a rule: the address's own, and only without one that of the call.
+fn network_of(world: &World, call: &Call, address: &Address) -> Result<Uuid, ApiError> {
+    if address.vpc.is_some() && call.args.is("openfirewall") {
+        return Err(ApiError::parameter(
+            "Can't have openFirewall=true when IP address belongs to VPC",
+        ));
+    }
+    if let Some(network) = address.network {
+        let lacks = world
+            .networks
+            .get(network)
+            .is_some_and(|network| !network.has("Lb"));
+        return if lacks {
+            Err(ApiError::parameter(
+                "LB service is not supported in specified network id",
+            ))
+        } else {
+            Ok(network)
+        };
+    }
+    let number = world.addresses.number(address.id);
+    let Some(id) = call.args.uuid("networkid") else {
+        return Err(ApiError::parameter(format!(
+            "IP address ID={number} is not associated with any network"
+        )));
+    };
+    let network = world.networks.get(id).ok_or_else(|| call.gone("networkid", id))?;
+    if network.vpc.is_none() || network.vpc != address.vpc {
+        return Err(ApiError::parameter(format!(
+            "Ip address IPAddress {{\"address\":\"{}\",\"dataCenterId\":1,\"id\":{number},\"uuid\":\"{}\"}} is not assigned to the network Network {{\"id\": {}, \
+             \"name\": \"{}\", \"uuid\": \"{id}\", \"networkofferingid\": 10}}",
+            address.address,
+            address.id,
+            world.networks.number(id),
+            network.name
+        )));
+    }
+    if !network.has("Lb") {
+        return Err(ApiError::parameter(
+            "LB service is not supported in specified network id",
+        ));
+    }
+    Ok(id)
+}
+
+fn check_port(
+    world: &World,
+    address: &Address,
+    network: Uuid,
+    (port, protocol): (u16, Option<&str>),
+) -> Result<(), ApiError> {
+    if address.static_nat.is_some() {
+        return Err(ApiError::conflict(format!(
+            "Can't do load balance on ip address: {}",
+            address.address
+        )));
+    }
+    let dns = world.networks.get(network).is_some_and(|network| {
+        network.has("Dns") && network.kind == NetworkKind::Isolated && network.vpc.is_none()
+    });
+    if port == 53 && address.source_nat && dns {
+        return Err(ApiError::parameter(
+            "Error adding load balancer rule, cannot add port 53 with network service offering having DNS service and Source NAT.",
+        ));
+    }
+    if provider_takes(world, network, protocol, port) {
+        Ok(())
+    } else {
+        Err(ApiError::parameter(
+            "LB service provider cannot support this rule",
+        ))
+    }
+}
+
+/// A rule ties an address of a VPC to a tier. The source NAT address of a VPC loses its role by that, for good.
+fn occupy(world: &mut World, address: &Address, network: Uuid) {
+    if let Some(row) = world.addresses.get_mut(address.id)
+        && row.vpc.is_some()
+    {
+        row.network = Some(network);
+        row.source_nat = false;
+    }
+}
+
+/// Makes the firewall rule that goes with a rule. False: an equal one is there already.
+fn open(world: &mut World, rule: &Rule) -> bool {
+    let implicit = FirewallRule {
+        id: new_id(),
+        protocol: "tcp".into(),
+        ports: Some((rule.public_port, rule.public_port)),
+        icmp: None,
+        address: rule.address,
+        network: rule.network,
+        owner: rule.owner,
+        sources: vec!["0.0.0.0/0".into()],
+        state: RuleState::Add,
+        related: Some(rule.id),
+    };
+    if super::conflict::of_firewall(world, &implicit).is_err() {
+        return false;
+    }
+    world.firewall_rules.insert(implicit);
+    true
+}
+
+/// Second phase of a create: only the firewall goes to the router.
+async fn created(run: &Arc<JobRun>, id: Uuid, (opens, opened): (bool, bool)) -> Result<Value, JobError> {
+    let address = run.world(|world| world.rules.get(id).map(|rule| rule.address));
+    if let (true, Some(address)) = (opens, address)
+        && !apply_firewall(run, address).await
+        && opened
+    {
+        return Err(run.world(|world| {
+            let text = world
+                .rules
+                .get(id)
+                .map(|rule| balancer_text(world, rule))
+                .unwrap_or_default();
+            if let Some(rule) = world.rules.get_mut(id) {
+                rule.state = RuleState::Deleting;
+            }
+            world
+                .firewall_rules
+                .iter_mut()
+                .filter(|rule| rule.related == Some(id))
+                .for_each(|rule| rule.state = RuleState::Deleting);
+            JobError::failed(format!("Unable to remove load balancer rule {text}"))
+        }));
+    }
+    run.world(|world| {
+        let rule = world
+            .rules
+            .get(id)
+            .ok_or_else(|| JobError::failed("Failed to create load balancer rule"))?;
+        Ok(json!({ "loadbalancer": world.show_rule(rule) }))
+    })
+}
+
+fn delete(_: &mut World, call: &Call) -> Result<Started, ApiError> {
+    let id = call.args.uuid("id").unwrap_or_default();
+    Ok(Started::job(move |run| async move { remove(&run, id).await }))
+}
+
+async fn remove(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
+    let Some(before) = run.world(|world| world.rules.get(id).cloned()) else {
+        let number = run.world(|world| world.firewall_rules.number(id));
+        return if number > 0 {
+            Err(JobError::invalid(format!(
+                "Unable to find load balancer rule: {number}"
+            )))
+        } else {
+            Ok(json!({ "success": true }))
+        };
+    };
+    run.must_own(Some(before.owner))?;
+    let implicit = run.world(|world| {
+        let mut any = false;
+        for rule in world
+            .firewall_rules
+            .iter_mut()
+            .filter(|rule| rule.related == Some(id))
+        {
+            rule.state = RuleState::Deleting;
+            any = true;
+        }
+        if let Some(rule) = world.rules.get_mut(id) {
+            rule.state = RuleState::Deleting;
+        }
+        any
+    });
+    let ok =
+        (!implicit || apply_firewall(run, before.address).await) && reconfigure(run, before.network).await;
+    run.world(|world| {
+        if ok {
+            drop_rule(world, id);
+            return Ok(json!({ "success": true }));
+        }
+        let text = balancer_text(world, &before);
+        if let Some(rule) = world.rules.get_mut(id) {
+            rule.state = before.state;
+        }
+        Err(JobError::failed(format!(
+            "Unable to remove load balancer rule {text}"
+        )))
+    })
+}
+
+/// Takes a rule out of the database. Its tags stay for ever.
+pub(super) fn drop_rule(world: &mut World, id: Uuid) {
+    let Some(rule) = world.rules.remove(id) else {
+        return;
+    };
+    let policies: Vec<Uuid> = world
+        .policies
+        .iter()
+        .filter(|policy| policy.rule == id)
+        .map(|policy| policy.id)
+        .collect();
+    for policy in policies {
+        world.policies.remove(policy);
+    }
+    world.detach_unused(rule.address);
+}
+
+/// Sends addresses, the whole load balancer configuration and the addresses again. A network without a router takes everything.
+pub(super) async fn reconfigure(run: &Arc<JobRun>, network: Uuid) -> bool {
+    if !run.world(|world| world.has_router(network)) {
+        return true;
+    }
+    let router = run.world(|world| world.router_of(network));
+    for make in [Command::addresses, Command::balancers, Command::addresses] {
+        let command = run.world(|world| make(world, network));
+        if !run.send(router, command).await {
+            return false;
+        }
+    }
+    true
+}
+
+/// Puts the state of every rule of a network right after a successful apply: active with members, else `Add`.
+pub(super) fn settle(world: &mut World, network: Uuid) {
+    for rule in world
+        .rules
+        .iter_mut()
+        .filter(|rule| rule.network == network && rule.state != RuleState::Deleting)
+    {
+        let serving = rule
+            .members
+            .iter()
+            .any(|member| !member.leaving && !member.coming);
+        rule.state = if serving {
+            RuleState::Active
+        } else {
+            RuleState::Add
+        };
+    }
+}

@@ -1,0 +1,47 @@
+//! The commands, by what they are about.
+
+mod acl;
+mod acl_list;
+mod address;
+mod address_list;
+mod control;
+mod discovery;
+mod firewall;
+mod job;
+mod load_balancer;
+mod machine;
+mod machine_list;
+mod member;
+mod network;
+mod rule_list;
+mod rule_update;
+mod sticky;
+mod tag;
+
+pub(crate) mod conflict;
+pub(crate) mod sources;
+
+use crate::catalog::Spec;
+
+pub(crate) use self::machine::expunge_now;
+
+/// All of them.
+pub(crate) const ALL: &[&[Spec]] = &[
+    acl::SPECS,
+    acl_list::SPECS,
+    address::SPECS,
+    address_list::SPECS,
+    control::SPECS,
+    discovery::SPECS,
+    firewall::SPECS,
+    job::SPECS,
+    load_balancer::SPECS,
+    machine::SPECS,
+    machine_list::SPECS,
+    member::SPECS,
+    network::SPECS,
+    rule_list::SPECS,
+    rule_update::SPECS,
+    sticky::SPECS,
+    tag::SPECS,
+];
