@@ -1,0 +1,3 @@
+//! Tests of the simulator as its users see it.
+
+mod control;
