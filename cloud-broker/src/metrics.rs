@@ -85,7 +85,12 @@ impl CloudStackMetrics {
         let calls = "Calls of the CloudStack API by command and outcome";
         registry.register("cloudstack_api_calls", calls, self.calls.clone());
         let name = "cloudstack_api_call_duration";
-        registry.register_with_unit(name, "Time until the answer", Unit::Seconds, self.call_seconds.clone());
+        registry.register_with_unit(
+            name,
+            "Time until the answer",
+            Unit::Seconds,
+            self.call_seconds.clone(),
+        );
         let name = "cloudstack_api_job_duration";
         let help = "Time from the start of a job until its end was seen";
         registry.register_with_unit(name, help, Unit::Seconds, self.job_seconds.clone());
@@ -94,38 +99,72 @@ impl CloudStackMetrics {
         registry.register_with_unit(name, help, Unit::Seconds, self.budget_seconds.clone());
         let help = "1 while calls are held back because the API did not answer";
         registry.register("cloudstack_api_breaker_open", help, self.breaker_open.clone());
-        registry.register("cloudstack_api_jobs_running", "Jobs that are waited for", self.jobs_running.clone());
+        registry.register(
+            "cloudstack_api_jobs_running",
+            "Jobs that are waited for",
+            self.jobs_running.clone(),
+        );
     }
 
     /// One call was answered, or not. `outcome` is a constant word: `ok`, or the class of the error.
     pub fn called(&self, account: &str, call: CallLabels, took: Duration) {
-        let CallLabels { command, class, outcome } = call;
+        let CallLabels {
+            command,
+            class,
+            outcome,
+        } = call;
         let account = account.to_owned();
-        self.calls.get_or_create(&Call { account: account.clone(), command, class, outcome }).inc();
-        self.call_seconds.get_or_create(&Duty { account, command }).observe(took.as_secs_f64());
+        self.calls
+            .get_or_create(&Call {
+                account: account.clone(),
+                command,
+                class,
+                outcome,
+            })
+            .inc();
+        self.call_seconds
+            .get_or_create(&Duty { account, command })
+            .observe(took.as_secs_f64());
     }
 
     /// A call got its turn in the budget.
     pub fn waited(&self, account: &str, tenant: &str, class: &'static str, waited: Duration) {
-        let turn = Turn { account: account.to_owned(), tenant: tenant.to_owned(), class };
-        self.budget_seconds.get_or_create(&turn).observe(waited.as_secs_f64());
+        let turn = Turn {
+            account: account.to_owned(),
+            tenant: tenant.to_owned(),
+            class,
+        };
+        self.budget_seconds
+            .get_or_create(&turn)
+            .observe(waited.as_secs_f64());
     }
 
     /// A job was seen to end.
     pub fn job_ended(&self, account: &str, command: &'static str, took: Duration) {
-        let duty = Duty { account: account.to_owned(), command };
+        let duty = Duty {
+            account: account.to_owned(),
+            command,
+        };
         self.job_seconds.get_or_create(&duty).observe(took.as_secs_f64());
     }
 
     /// So many jobs are waited for.
     pub fn jobs_running(&self, account: &str, jobs: usize) {
-        let labels = PerAccount { account: account.to_owned() };
-        self.jobs_running.get_or_create(&labels).set(i64::try_from(jobs).unwrap_or(i64::MAX));
+        let labels = PerAccount {
+            account: account.to_owned(),
+        };
+        self.jobs_running
+            .get_or_create(&labels)
+            .set(i64::try_from(jobs).unwrap_or(i64::MAX));
     }
 
     /// The breaker holds calls back, or does so no more.
     pub fn breaker_open(&self, account: &str, open: bool) {
-        self.breaker_open.get_or_create(&PerAccount { account: account.to_owned() }).set(i64::from(open));
+        self.breaker_open
+            .get_or_create(&PerAccount {
+                account: account.to_owned(),
+            })
+            .set(i64::from(open));
     }
 }
 
@@ -138,4 +177,149 @@ pub struct CallLabels {
     pub class: &'static str,
     /// `ok`, or the class of the error.
     pub outcome: &'static str,
+}
+
+/// Labels of a call of the contract.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Rpc {
+    call: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RpcCall {
+    call: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PerPresence {
+    presence: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PerSeverity {
+    tenant: String,
+    severity: &'static str,
+}
+
+/// What a call of the contract was and how it ended.
+#[derive(Debug, Clone, Copy)]
+pub struct RpcLabels {
+    /// Name of the call.
+    pub call: &'static str,
+    /// `ok`, or the kind of the fault.
+    pub outcome: &'static str,
+}
+
+/// What is counted about calls of agents.
+#[derive(Debug, Clone)]
+pub struct RpcMetrics {
+    calls: Family<Rpc, Counter>,
+    seconds: Family<RpcCall, Histogram, Seconds>,
+    lookups: Family<PerPresence, Counter>,
+}
+
+impl Default for RpcMetrics {
+    fn default() -> Self {
+        Self {
+            calls: Family::default(),
+            seconds: Family::new_with_constructor(CALL),
+            lookups: Family::default(),
+        }
+    }
+}
+
+impl RpcMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "cloud_broker_rpc",
+            "Calls of agents by their end",
+            self.calls.clone(),
+        );
+        let name = "cloud_broker_rpc_duration";
+        registry.register_with_unit(name, "Time until the answer", Unit::Seconds, self.seconds.clone());
+        let help = "Nodes that were looked up, by what was found";
+        registry.register("cloud_broker_instance_lookups", help, self.lookups.clone());
+    }
+
+    /// A call ended.
+    pub fn served(&self, labels: RpcLabels, took: Duration) {
+        let RpcLabels { call, outcome } = labels;
+        self.calls.get_or_create(&Rpc { call, outcome }).inc();
+        self.seconds
+            .get_or_create(&RpcCall { call })
+            .observe(took.as_secs_f64());
+    }
+
+    /// A node was looked up: `found`, `gone` or `unknown`.
+    pub fn looked_up(&self, presence: &'static str) {
+        self.lookups.get_or_create(&PerPresence { presence }).inc();
+    }
+}
+
+/// What is counted about the configuration and what it leads to.
+#[derive(Debug, Clone, Default)]
+pub struct ConfigMetrics {
+    reloads: Family<Reload, Counter>,
+    good: Gauge,
+    findings: Family<PerSeverity, Gauge>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reload {
+    outcome: &'static str,
+}
+
+impl ConfigMetrics {
+    fn register(&self, registry: &mut Registry) {
+        let help = "Changes of the configuration that were read, by their outcome";
+        registry.register("cloud_broker_config_reloads", help, self.reloads.clone());
+        let help = "1 if the configuration files as they are now are in use, 0 if they are broken and older ones are";
+        registry.register("cloud_broker_config_good", help, self.good.clone());
+        let help = "Findings about a tenant's set-up";
+        registry.register("cloud_broker_findings", help, self.findings.clone());
+    }
+
+    /// The configuration in use is the one in the files.
+    pub fn is_good(&self) {
+        self.good.set(1);
+    }
+
+    /// A change was read, and is in use or refused.
+    pub fn reloaded(&self, good: bool) {
+        let outcome = if good { "applied" } else { "refused" };
+        self.reloads.get_or_create(&Reload { outcome }).inc();
+        self.good.set(i64::from(good));
+    }
+
+    /// So many findings of this severity.
+    pub fn findings(&self, tenant: &str, severity: &'static str, count: usize) {
+        let labels = PerSeverity {
+            tenant: tenant.to_owned(),
+            severity,
+        };
+        self.findings
+            .get_or_create(&labels)
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+}
+
+/// Everything that this program counts. Clones share their numbers.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    /// Calls of the `CloudStack` API.
+    pub cloudstack: CloudStackMetrics,
+    /// Calls of agents.
+    pub rpc: RpcMetrics,
+    /// The configuration.
+    pub config: ConfigMetrics,
+}
+
+impl Metrics {
+    /// Makes all numbers appear in a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        self.cloudstack.register(registry);
+        self.rpc.register(registry);
+        self.config.register(registry);
+    }
 }

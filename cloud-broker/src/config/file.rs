@@ -54,14 +54,23 @@ pub fn parse(
     let fail = |mut faults: Vec<Diagnostic>| {
         faults.sort_by_key(|fault| fault.line);
         faults.dedup();
-        ConfigError { path: path.to_owned(), faults }
+        ConfigError {
+            path: path.to_owned(),
+            faults,
+        }
     };
     let sections = gcfg::read(source).map_err(fail)?;
     let mut faults = Vec::new();
     let (global, mut clusters) = gather(sections, &mut faults);
     // The caller on the socket is served by [Global] alone only where no other cluster shares the file.
     if clusters.is_empty() {
-        clusters.insert(ClusterName::of_the_socket(), Spelling { line: global.line, ..Spelling::default() });
+        clusters.insert(
+            ClusterName::of_the_socket(),
+            Spelling {
+                line: global.line,
+                ..Spelling::default()
+            },
+        );
     }
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut read_clusters = Vec::new();
@@ -78,20 +87,36 @@ pub fn parse(
     if !faults.is_empty() {
         return Err(fail(faults));
     }
-    let by_name = read_clusters.into_iter().map(|(_, cluster)| (cluster.tenant.cluster.clone(), cluster));
-    Ok(Config { clusters: by_name.collect() })
+    let by_name = read_clusters
+        .into_iter()
+        .map(|(_, cluster)| (cluster.tenant.cluster.clone(), cluster));
+    Ok(Config {
+        clusters: by_name.collect(),
+    })
 }
 
 /// Sections with the same name are one. Unknown sections and keys are faults, as they are to the Go controller.
-fn gather(sections: Vec<Section>, faults: &mut Vec<Diagnostic>) -> (Spelling, BTreeMap<ClusterName, Spelling>) {
-    let mut global = Spelling { line: 1, ..Spelling::default() };
+fn gather(
+    sections: Vec<Section>,
+    faults: &mut Vec<Diagnostic>,
+) -> (Spelling, BTreeMap<ClusterName, Spelling>) {
+    let mut global = Spelling {
+        line: 1,
+        ..Spelling::default()
+    };
     let mut clusters: BTreeMap<ClusterName, Spelling> = BTreeMap::new();
     for section in sections {
         let (target, is_cluster) = match (section.name.as_str(), &section.subsection) {
             ("global", None) => (&mut global, false),
             ("cluster", Some(name)) if !name.trim().is_empty() => {
-                let spelling = Spelling { line: section.line, ..Spelling::default() };
-                (clusters.entry(ClusterName::new(name.trim())).or_insert(spelling), true)
+                let spelling = Spelling {
+                    line: section.line,
+                    ..Spelling::default()
+                };
+                (
+                    clusters.entry(ClusterName::new(name.trim())).or_insert(spelling),
+                    true,
+                )
             }
             ("cluster", _) => {
                 let text = "a [Cluster] section without a name";
@@ -99,15 +124,26 @@ fn gather(sections: Vec<Section>, faults: &mut Vec<Diagnostic>) -> (Spelling, BT
                 continue;
             }
             (name, _) => {
-                let text = if gcfg::may_be_shown(name) { format!("unknown section [{name}]") } else { "unknown section".into() };
-                faults.push(Diagnostic::new(section.line, text, "there are [Global] and [Cluster \"name\"]"));
+                let text = if gcfg::may_be_shown(name) {
+                    format!("unknown section [{name}]")
+                } else {
+                    "unknown section".into()
+                };
+                faults.push(Diagnostic::new(
+                    section.line,
+                    text,
+                    "there are [Global] and [Cluster \"name\"]",
+                ));
                 continue;
             }
         };
         for entry in section.entries {
             match known(&entry.key, is_cluster) {
                 Ok(setting) => {
-                    let spelt = target.keys.entry(setting.name).or_insert(Spelt { values: Vec::new(), line: 0 });
+                    let spelt = target.keys.entry(setting.name).or_insert(Spelt {
+                        values: Vec::new(),
+                        line: 0,
+                    });
                     spelt.values.push(entry.value);
                     spelt.line = entry.line;
                 }
@@ -122,11 +158,21 @@ fn gather(sections: Vec<Section>, faults: &mut Vec<Diagnostic>) -> (Spelling, BT
 fn known(key: &str, in_cluster: bool) -> Result<&'static Setting, (String, String)> {
     match Setting::named(key) {
         Some(setting) if setting.fits(in_cluster) => Ok(setting),
-        Some(_) => Err((format!("{key} may not stand in [Global]"), "put it into a [Cluster \"name\"] section; \"default\" is the cluster of the Unix socket".into())),
+        Some(_) => Err((
+            format!("{key} may not stand in [Global]"),
+            "put it into a [Cluster \"name\"] section; \"default\" is the cluster of the Unix socket".into(),
+        )),
         None => {
-            let names = SETTINGS.iter().filter(|setting| setting.fits(in_cluster)).map(|setting| setting.name);
+            let names = SETTINGS
+                .iter()
+                .filter(|setting| setting.fits(in_cluster))
+                .map(|setting| setting.name);
             let hint = closest(key, names).map_or(String::new(), |name| format!("did you mean {name}?"));
-            let text = if gcfg::may_be_shown(key) { format!("unknown key {key}") } else { "unknown key".into() };
+            let text = if gcfg::may_be_shown(key) {
+                format!("unknown key {key}")
+            } else {
+                "unknown key".into()
+            };
             Err((text, hint))
         }
     }
@@ -148,7 +194,9 @@ fn cluster(name: &ClusterName, own: &Spelling, reader: &mut Reader<'_>) -> Optio
             member_ports: reader.ports("member-ports").unwrap_or(defaults.member_ports),
             max_public_ips: reader.count("max-public-ips"),
             allowed_addresses: reader.addresses("allowed-addresses"),
-            address_sharing: reader.sharing("address-sharing").unwrap_or(defaults.address_sharing),
+            address_sharing: reader
+                .sharing("address-sharing")
+                .unwrap_or(defaults.address_sharing),
             take_over: reader.flag("take-over").unwrap_or(defaults.take_over),
             share: reader.positive("share").unwrap_or(defaults.share),
         },
@@ -157,14 +205,23 @@ fn cluster(name: &ClusterName, own: &Spelling, reader: &mut Reader<'_>) -> Optio
     };
     let identities = reader.identities("identity");
     let machines_ttl = reader.duration("vm-cache-ttl").unwrap_or(MACHINES_TTL);
-    Some(Cluster { tenant, identities, access: access?, machines_ttl })
+    Some(Cluster {
+        tenant,
+        identities,
+        access: access?,
+        machines_ttl,
+    })
 }
 
 /// The UID of `[Global]` belongs to the default cluster: several clusters can't have one UID.
 fn uids(name: &ClusterName, own: &Spelling, reader: &mut Reader<'_>) -> ClusterUids {
     let key = match (own.get("uid"), own.get("cluster-uid")) {
         (Some(uid), Some(_)) => {
-            reader.fault(uid.line, "both uid and cluster-uid", "they mean the same; keep one of them");
+            reader.fault(
+                uid.line,
+                "both uid and cluster-uid",
+                "they mean the same; keep one of them",
+            );
             return ClusterUids::default();
         }
         (Some(_), None) => "uid",
@@ -181,7 +238,11 @@ fn access(own: &Spelling, reader: &mut Reader<'_>) -> Option<Access> {
     let line = own.line;
     let url = reader.url("api-url");
     if url.is_none() && !reader.has("api-url") {
-        reader.fault(line, "api-url is missing", "give the API's address, such as https://cloud.example/client/api");
+        reader.fault(
+            line,
+            "api-url is missing",
+            "give the API's address, such as https://cloud.example/client/api",
+        );
     }
     let api_key = reader.secret("api-key", "api-key-file", own_keys, line);
     let secret_key = reader.secret("secret-key", "secret-key-file", own_keys, line);
@@ -189,9 +250,20 @@ fn access(own: &Spelling, reader: &mut Reader<'_>) -> Option<Access> {
     let authorities = reader.authorities("ca-file");
     let version = reader.version("version");
     let calls_per_second = reader.rate("api-rate-limit-qps");
-    let burst = reader.positive("api-rate-limit-burst").map(std::num::NonZero::get);
+    let burst = reader
+        .positive("api-rate-limit-burst")
+        .map(std::num::NonZero::get);
     let (url, api_key, secret_key) = (url?, api_key?, secret_key?);
-    Some(Access { url, api_key, secret_key, skip_verification, authorities, version, calls_per_second, burst })
+    Some(Access {
+        url,
+        api_key,
+        secret_key,
+        skip_verification,
+        authorities,
+        version,
+        calls_per_second,
+        burst,
+    })
 }
 
 /// What only shows when all clusters are seen together.
@@ -201,12 +273,22 @@ fn together(clusters: &[(usize, Cluster)]) -> Vec<Diagnostic> {
         for (other_line, other) in clusters.iter().take(position) {
             let same_account = cluster.access.is_same_account(&other.access);
             for found in tenant::entanglements(&cluster.tenant, &other.tenant, same_account) {
-                let line = if found.cluster == other.tenant.cluster { *other_line } else { *line };
+                let line = if found.cluster == other.tenant.cluster {
+                    *other_line
+                } else {
+                    *line
+                };
                 faults.push(Diagnostic::new(line, found.text, found.hint));
             }
-            let shared = cluster.identities.iter().find(|identity| other.identities.contains(identity));
+            let shared = cluster
+                .identities
+                .iter()
+                .find(|identity| other.identities.contains(identity));
             if let Some(identity) = shared {
-                let text = format!("identity {identity} stands for {} and for {}", other.tenant.cluster, cluster.tenant.cluster);
+                let text = format!(
+                    "identity {identity} stands for {} and for {}",
+                    other.tenant.cluster, cluster.tenant.cluster
+                );
                 faults.push(Diagnostic::new(*line, text, "an identity names one cluster"));
             }
         }

@@ -26,14 +26,22 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     pub(super) fn new(line: usize, text: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { line, text: text.into(), hint: hint.into() }
+        Self {
+            line,
+            text: text.into(),
+            hint: hint.into(),
+        }
     }
 }
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.line, self.text)?;
-        if self.hint.is_empty() { Ok(()) } else { write!(f, "; {}", self.hint) }
+        if self.hint.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "; {}", self.hint)
+        }
     }
 }
 
@@ -87,7 +95,10 @@ pub(super) struct Entry {
 impl fmt::Debug for Entry {
     /// Without the value, which may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("key", &self.key).field("line", &self.line).finish_non_exhaustive()
+        f.debug_struct("Entry")
+            .field("key", &self.key)
+            .field("line", &self.line)
+            .finish_non_exhaustive()
     }
 }
 
@@ -102,16 +113,31 @@ pub(super) fn normalise(source: &str) -> Result<Canonical, Vec<Diagnostic>> {
     if !faults.is_empty() {
         return Err(faults);
     }
-    let mut canonical = Canonical { text: String::new(), places: Vec::new() };
+    let mut canonical = Canonical {
+        text: String::new(),
+        places: Vec::new(),
+    };
     for section in sections {
         match &section.subsection {
-            Some(name) => canonical.text.push_str(&format!("[{} \"{name}\"]\n", section.name)),
+            Some(name) => canonical
+                .text
+                .push_str(&format!("[{} \"{name}\"]\n", section.name)),
             None => canonical.text.push_str(&format!("[{}]\n", section.name)),
         }
-        canonical.places.push(Place { line: section.line, bare: false });
+        canonical.places.push(Place {
+            line: section.line,
+            bare: false,
+        });
         for entry in section.entries {
-            canonical.text.push_str(&format!("{}={}\n", entry.key, entry.value.as_deref().unwrap_or("true")));
-            canonical.places.push(Place { line: entry.line, bare: entry.value.is_none() });
+            canonical.text.push_str(&format!(
+                "{}={}\n",
+                entry.key,
+                entry.value.as_deref().unwrap_or("true")
+            ));
+            canonical.places.push(Place {
+                line: entry.line,
+                bare: entry.value.is_none(),
+            });
         }
     }
     Ok(canonical)
@@ -120,10 +146,18 @@ pub(super) fn normalise(source: &str) -> Result<Canonical, Vec<Diagnostic>> {
 /// Reads a file: the canonical text through rust-ini, with the lines that it had before.
 pub(super) fn read(source: &str) -> Result<Vec<Section>, Vec<Diagnostic>> {
     let canonical = normalise(source)?;
-    let plain = ParseOption { enabled_quote: false, enabled_escape: false, ..ParseOption::default() };
+    let plain = ParseOption {
+        enabled_quote: false,
+        enabled_escape: false,
+        ..ParseOption::default()
+    };
     let document = Ini::load_from_str_opt(&canonical.text, plain).map_err(|error| {
         // Its text quotes nothing of the file.
-        vec![Diagnostic::new(1, format!("the file can't be read: {}", error.msg), "")]
+        vec![Diagnostic::new(
+            1,
+            format!("the file can't be read: {}", error.msg),
+            "",
+        )]
     })?;
     Ok(with_lines(&document, canonical.places))
 }
@@ -135,7 +169,10 @@ fn with_lines(document: &Ini, places: Vec<Place>) -> Vec<Section> {
     for (header, properties) in document.iter() {
         let Some(header) = header else { continue };
         let (name, subsection) = match header.split_once(" \"") {
-            Some((name, rest)) => (name.to_owned(), Some(rest.strip_suffix('"').unwrap_or(rest).to_owned())),
+            Some((name, rest)) => (
+                name.to_owned(),
+                Some(rest.strip_suffix('"').unwrap_or(rest).to_owned()),
+            ),
             None => (header.to_owned(), None),
         };
         let Some(place) = places.next() else { break };
@@ -148,7 +185,12 @@ fn with_lines(document: &Ini, places: Vec<Place>) -> Vec<Section> {
                 line: place.line,
             })
             .collect();
-        sections.push(Section { name, subsection, line: place.line, entries });
+        sections.push(Section {
+            name,
+            subsection,
+            line: place.line,
+            entries,
+        });
     }
     sections
 }

@@ -13,6 +13,7 @@
 
 mod file;
 mod gcfg;
+mod reload;
 mod settings;
 mod values;
 
@@ -29,6 +30,7 @@ use crate::tenant::{ClusterName, Tenant};
 
 pub use file::parse;
 pub use gcfg::Diagnostic;
+pub use reload::{Loaded, load, watch};
 pub use settings::{Setting, reference};
 
 /// The clusters that this broker serves.

@@ -25,41 +25,168 @@ pub enum Place {
 }
 
 const fn one(name: &'static str, place: Place, default: &'static str, meaning: &'static str) -> Setting {
-    Setting { name, place, is_list: false, default, meaning }
+    Setting {
+        name,
+        place,
+        is_list: false,
+        default,
+        meaning,
+    }
 }
 
 const fn list(name: &'static str, place: Place, default: &'static str, meaning: &'static str) -> Setting {
-    Setting { name, place, is_list: true, default, meaning }
+    Setting {
+        name,
+        place,
+        is_list: true,
+        default,
+        meaning,
+    }
 }
 
 /// All keys, in the order of the documentation.
 pub(super) const SETTINGS: [Setting; 26] = [
-    one("api-url", Place::Both, "required", "address of the API, such as https://cloud.example/client/api"),
+    one(
+        "api-url",
+        Place::Both,
+        "required",
+        "address of the API, such as https://cloud.example/client/api",
+    ),
     one("api-key", Place::Both, "required", "API key of the user"),
     one("secret-key", Place::Both, "required", "secret key of the user"),
-    one("api-key-file", Place::Both, "", "file with the API key, instead of api-key; read again when it changes"),
-    one("secret-key-file", Place::Both, "", "file with the secret key, instead of secret-key; read again when it changes"),
-    one("ca-file", Place::Both, "", "PEM file with authorities that may have signed the API's certificate"),
-    one("ssl-no-verify", Place::Both, "false", "accept any certificate of the API; use ca-file instead where you can"),
-    one("project-id", Place::Both, "", "id of the project that the cluster lives in"),
-    one("zone", Place::Both, "", "name or id of the only zone to look at; the same as zones with one word"),
-    list("zones", Place::Both, "every zone", "names or ids of the zones to look at"),
+    one(
+        "api-key-file",
+        Place::Both,
+        "",
+        "file with the API key, instead of api-key; read again when it changes",
+    ),
+    one(
+        "secret-key-file",
+        Place::Both,
+        "",
+        "file with the secret key, instead of secret-key; read again when it changes",
+    ),
+    one(
+        "ca-file",
+        Place::Both,
+        "",
+        "PEM file with authorities that may have signed the API's certificate",
+    ),
+    one(
+        "ssl-no-verify",
+        Place::Both,
+        "false",
+        "accept any certificate of the API; use ca-file instead where you can",
+    ),
+    one(
+        "project-id",
+        Place::Both,
+        "",
+        "id of the project that the cluster lives in",
+    ),
+    one(
+        "zone",
+        Place::Both,
+        "",
+        "name or id of the only zone to look at; the same as zones with one word",
+    ),
+    list(
+        "zones",
+        Place::Both,
+        "every zone",
+        "names or ids of the zones to look at",
+    ),
     one("region", Place::Both, "", "region that nodes are labelled with"),
-    one("version", Place::Both, "asked of the server", "version of the server, where the key may not ask it"),
-    one("api-rate-limit-qps", Place::Both, "10", "calls per second of all clusters that share the keys"),
-    one("api-rate-limit-burst", Place::Both, "20", "calls at once of all clusters that share the keys"),
-    one("vm-cache-ttl", Place::Both, "55", "how old a machine list may be: seconds, or a duration such as 1m30s"),
-    list("cluster-uid", Place::Both, "UID of namespace kube-system", "UID that marks the cluster's objects; further ones are recognised; of [Global] it is for the default cluster only"),
-    list("uid", Place::Cluster, "UID of namespace kube-system", "the same as cluster-uid"),
-    list("identity", Place::Cluster, "", "URIs or DNS names of the client certificates that stand for the cluster"),
-    list("networks", Place::Cluster, "every network", "names or ids of the networks that the cluster may use"),
-    one("machines", Place::Cluster, "every machine", "pattern of machine names such as prod-*, or a tag as tag:key=value"),
-    one("member-ports", Place::Cluster, "30000-32767", "node ports that balancers may send to"),
-    one("max-public-ips", Place::Cluster, "unlimited", "most public addresses of the cluster"),
-    list("allowed-addresses", Place::Cluster, "all", "addresses or networks that may be used"),
-    one("address-sharing", Place::Cluster, "cluster", "which Services may share an address: cluster, namespace or none"),
-    one("take-over", Place::Cluster, "true", "adopt the balancers of the controllers that were there before"),
-    one("share", Place::Cluster, "1", "weight among the clusters that share the keys"),
+    one(
+        "version",
+        Place::Both,
+        "asked of the server",
+        "version of the server, where the key may not ask it",
+    ),
+    one(
+        "api-rate-limit-qps",
+        Place::Both,
+        "10",
+        "calls per second of all clusters that share the keys",
+    ),
+    one(
+        "api-rate-limit-burst",
+        Place::Both,
+        "20",
+        "calls at once of all clusters that share the keys",
+    ),
+    one(
+        "vm-cache-ttl",
+        Place::Both,
+        "55",
+        "how old a machine list may be: seconds, or a duration such as 1m30s",
+    ),
+    list(
+        "cluster-uid",
+        Place::Both,
+        "UID of namespace kube-system",
+        "UID that marks the cluster's objects; further ones are recognised; of [Global] it is for the default cluster only",
+    ),
+    list(
+        "uid",
+        Place::Cluster,
+        "UID of namespace kube-system",
+        "the same as cluster-uid",
+    ),
+    list(
+        "identity",
+        Place::Cluster,
+        "",
+        "URIs or DNS names of the client certificates that stand for the cluster",
+    ),
+    list(
+        "networks",
+        Place::Cluster,
+        "every network",
+        "names or ids of the networks that the cluster may use",
+    ),
+    one(
+        "machines",
+        Place::Cluster,
+        "every machine",
+        "pattern of machine names such as prod-*, or a tag as tag:key=value",
+    ),
+    one(
+        "member-ports",
+        Place::Cluster,
+        "30000-32767",
+        "node ports that balancers may send to",
+    ),
+    one(
+        "max-public-ips",
+        Place::Cluster,
+        "unlimited",
+        "most public addresses of the cluster",
+    ),
+    list(
+        "allowed-addresses",
+        Place::Cluster,
+        "all",
+        "addresses or networks that may be used",
+    ),
+    one(
+        "address-sharing",
+        Place::Cluster,
+        "cluster",
+        "which Services may share an address: cluster, namespace or none",
+    ),
+    one(
+        "take-over",
+        Place::Cluster,
+        "true",
+        "adopt the balancers of the controllers that were there before",
+    ),
+    one(
+        "share",
+        Place::Cluster,
+        "1",
+        "weight among the clusters that share the keys",
+    ),
 ];
 
 impl Setting {
@@ -113,7 +240,10 @@ pub fn reference() -> String {
         };
         let name = setting.name;
         let several = if setting.is_list { " (list)" } else { "" };
-        text.push_str(&format!("| `{name}`{several} | {place} | {} | {} |\n", setting.default, setting.meaning));
+        text.push_str(&format!(
+            "| `{name}`{several} | {place} | {} | {} |\n",
+            setting.default, setting.meaning
+        ));
     }
     text
 }
@@ -138,7 +268,12 @@ mod tests {
     fn every_key_has_one_row_in_the_reference() {
         let text = reference();
         for setting in &SETTINGS {
-            assert_eq!(text.matches(&format!("| `{}`", setting.name)).count(), 1, "{}", setting.name);
+            assert_eq!(
+                text.matches(&format!("| `{}`", setting.name)).count(),
+                1,
+                "{}",
+                setting.name
+            );
         }
     }
 }

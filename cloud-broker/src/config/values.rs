@@ -38,7 +38,13 @@ impl<'r> Reader<'r> {
         folder: &'r Path,
         read: &'r dyn Fn(&Path) -> io::Result<Vec<u8>>,
     ) -> Self {
-        Self { own, global, folder, read, faults: Vec::new() }
+        Self {
+            own,
+            global,
+            folder,
+            read,
+            faults: Vec::new(),
+        }
     }
 
     pub(super) fn into_faults(self) -> Vec<Diagnostic> {
@@ -63,7 +69,11 @@ impl<'r> Reader<'r> {
         let spelt = self.spelt(key)?;
         match spelt.values.last()? {
             None => {
-                self.fault(spelt.line, format!("{key} has no value"), format!("write {key} = ..."));
+                self.fault(
+                    spelt.line,
+                    format!("{key} has no value"),
+                    format!("write {key} = ..."),
+                );
                 None
             }
             Some(value) if value.is_empty() => None,
@@ -76,7 +86,11 @@ impl<'r> Reader<'r> {
         let (value, line) = self.last(key)?;
         let parsed = parse(value);
         if parsed.is_none() {
-            self.fault(line, format!("{key} can't be read"), format!("expected is {expected}"));
+            self.fault(
+                line,
+                format!("{key} can't be read"),
+                format!("expected is {expected}"),
+            );
         }
         parsed
     }
@@ -84,14 +98,26 @@ impl<'r> Reader<'r> {
     /// All words of all values of a list. Words are separated by commas or, in lists of things without blanks in their
     /// names, by blanks.
     fn words(&mut self, key: &str, separators: &[char]) -> Vec<(&'r str, usize)> {
-        let Some(spelt) = self.spelt(key) else { return Vec::new() };
+        let Some(spelt) = self.spelt(key) else {
+            return Vec::new();
+        };
         let mut words = Vec::new();
         for value in &spelt.values {
             let Some(value) = value else {
-                self.fault(spelt.line, format!("{key} has no value"), format!("write {key} = ..."));
+                self.fault(
+                    spelt.line,
+                    format!("{key} has no value"),
+                    format!("write {key} = ..."),
+                );
                 continue;
             };
-            words.extend(value.split(separators).map(str::trim).filter(|word| !word.is_empty()).map(|word| (word, spelt.line)));
+            words.extend(
+                value
+                    .split(separators)
+                    .map(str::trim)
+                    .filter(|word| !word.is_empty())
+                    .map(|word| (word, spelt.line)),
+            );
         }
         words
     }
@@ -106,10 +132,12 @@ impl<'r> Reader<'r> {
         if spelt.values.last()?.is_none() {
             return Some(true);
         }
-        self.value(key, "true or false", |value| match value.to_lowercase().as_str() {
-            "true" | "yes" | "on" | "1" => Some(true),
-            "false" | "no" | "off" | "0" => Some(false),
-            _ => None,
+        self.value(key, "true or false", |value| {
+            match value.to_lowercase().as_str() {
+                "true" | "yes" | "on" | "1" => Some(true),
+                "false" | "no" | "off" | "0" => Some(false),
+                _ => None,
+            }
         })
     }
 
@@ -122,7 +150,12 @@ impl<'r> Reader<'r> {
     }
 
     pub(super) fn rate(&mut self, key: &str) -> Option<f64> {
-        self.value(key, "a number above 0", |value| value.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0))
+        self.value(key, "a number above 0", |value| {
+            value
+                .parse()
+                .ok()
+                .filter(|rate: &f64| rate.is_finite() && *rate > 0.0)
+        })
     }
 
     /// Whole seconds, as Leaseweb's controller writes them, or a duration in Go's notation.
@@ -138,19 +171,27 @@ impl<'r> Reader<'r> {
     }
 
     pub(super) fn project(&mut self, key: &str) -> Option<ProjectId> {
-        self.value(key, "the id of a project (a UUID, not its name)", |value| ProjectId::parse(value).ok())
-    }
-
-    pub(super) fn url(&mut self, key: &str) -> Option<Url> {
-        self.value(key, "an address such as https://cloud.example/client/api, without user, password or query", |value| {
-            let url = Url::parse(value).ok()?;
-            let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
-            (matches!(url.scheme(), "http" | "https") && url.has_host() && plain).then_some(url)
+        self.value(key, "the id of a project (a UUID, not its name)", |value| {
+            ProjectId::parse(value).ok()
         })
     }
 
+    pub(super) fn url(&mut self, key: &str) -> Option<Url> {
+        self.value(
+            key,
+            "an address such as https://cloud.example/client/api, without user, password or query",
+            |value| {
+                let url = Url::parse(value).ok()?;
+                let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+                (matches!(url.scheme(), "http" | "https") && url.has_host() && plain).then_some(url)
+            },
+        )
+    }
+
     pub(super) fn sharing(&mut self, key: &str) -> Option<AddressSharing> {
-        self.value(key, "cluster, namespace or none", |value| AddressSharing::from_word(&value.to_lowercase()))
+        self.value(key, "cluster, namespace or none", |value| {
+            AddressSharing::from_word(&value.to_lowercase())
+        })
     }
 
     pub(super) fn ports(&mut self, key: &str) -> Option<PortRange> {
@@ -161,21 +202,32 @@ impl<'r> Reader<'r> {
     }
 
     pub(super) fn machines(&mut self, key: &str) -> Option<Machines> {
-        self.value(key, "a pattern such as prod-*, or a tag such as tag:cluster=prod", |value| {
-            let Some(tag) = value.strip_prefix("tag:") else {
-                return Some(Machines::Named(Pattern::new(value)));
-            };
-            let (key, value) = tag.split_once('=')?;
-            let (key, value) = (key.trim(), value.trim());
-            (!key.is_empty() && !value.is_empty()).then(|| Machines::Tagged { key: key.into(), value: value.into() })
-        })
+        self.value(
+            key,
+            "a pattern such as prod-*, or a tag such as tag:cluster=prod",
+            |value| {
+                let Some(tag) = value.strip_prefix("tag:") else {
+                    return Some(Machines::Named(Pattern::new(value)));
+                };
+                let (key, value) = tag.split_once('=')?;
+                let (key, value) = (key.trim(), value.trim());
+                (!key.is_empty() && !value.is_empty()).then(|| Machines::Tagged {
+                    key: key.into(),
+                    value: value.into(),
+                })
+            },
+        )
     }
 
     /// Names or ids: of the list, else of the key that has only one.
     pub(super) fn names(&mut self, list: &str, single: &str) -> Vec<NameOrId> {
         let words = self.words(list, &[',']);
         if words.is_empty() {
-            return self.last(single).map(|(word, _)| NameOrId::new(word)).into_iter().collect();
+            return self
+                .last(single)
+                .map(|(word, _)| NameOrId::new(word))
+                .into_iter()
+                .collect();
         }
         words.into_iter().map(|(word, _)| NameOrId::new(word)).collect()
     }
@@ -183,10 +235,17 @@ impl<'r> Reader<'r> {
     pub(super) fn addresses(&mut self, key: &str) -> AllowedAddresses {
         let mut networks = Vec::new();
         for (word, line) in self.words(key, &[',', ' ', '\t']) {
-            let network = word.parse::<IpNet>().ok().or_else(|| word.parse::<std::net::IpAddr>().ok().map(IpNet::from));
+            let network = word
+                .parse::<IpNet>()
+                .ok()
+                .or_else(|| word.parse::<std::net::IpAddr>().ok().map(IpNet::from));
             match network {
                 Some(network) => networks.push(network.trunc()),
-                None => self.fault(line, format!("{key}: {word} is neither an address nor a network"), "write 192.0.2.7 or 192.0.2.0/24"),
+                None => self.fault(
+                    line,
+                    format!("{key}: {word} is neither an address nor a network"),
+                    "write 192.0.2.7 or 192.0.2.0/24",
+                ),
             }
         }
         AllowedAddresses::of(networks)
@@ -197,7 +256,11 @@ impl<'r> Reader<'r> {
         let mut identities = Vec::new();
         for (word, line) in words {
             if word.contains('*') {
-                self.fault(line, format!("{key}: {word} has a wildcard"), "name each certificate's URI or DNS name in full");
+                self.fault(
+                    line,
+                    format!("{key}: {word} has a wildcard"),
+                    "name each certificate's URI or DNS name in full",
+                );
             } else {
                 identities.push(word.to_owned());
             }
@@ -210,14 +273,24 @@ impl<'r> Reader<'r> {
         for (word, line) in self.words(key, &[',', ' ', '\t']) {
             match ClusterUid::new(word) {
                 Some(uid) => uids.push(uid),
-                None => self.fault(line, format!("{key}: {word} is no UID"), "use letters, digits, dots and dashes, at most 64"),
+                None => self.fault(
+                    line,
+                    format!("{key}: {word} is no UID"),
+                    "use letters, digits, dots and dashes, at most 64",
+                ),
             }
         }
         ClusterUids::configured(uids)
     }
 
     /// A secret that stands in the file, or in a file of its own. `own_only` leaves `[Global]` out.
-    pub(super) fn secret(&mut self, key: &str, file_key: &str, own_only: bool, line: usize) -> Option<SecretString> {
+    pub(super) fn secret(
+        &mut self,
+        key: &str,
+        file_key: &str,
+        own_only: bool,
+        line: usize,
+    ) -> Option<SecretString> {
         let global = self.global;
         if own_only {
             self.global = self.own;
@@ -244,9 +317,17 @@ impl<'r> Reader<'r> {
         if let Some((value, _)) = self.last(key) {
             return Some(SecretString::from(value));
         }
-        if !self.has(key) || self.spelt(key).is_some_and(|spelt| spelt.values.last() == Some(&Some(String::new()))) {
+        if !self.has(key)
+            || self
+                .spelt(key)
+                .is_some_and(|spelt| spelt.values.last() == Some(&Some(String::new())))
+        {
             let at = self.spelt(key).map_or(line, |spelt| spelt.line);
-            self.fault(at, format!("{key} is missing"), format!("give {key} or {file_key}"));
+            self.fault(
+                at,
+                format!("{key} is missing"),
+                format!("give {key} or {file_key}"),
+            );
         }
         None
     }
@@ -255,7 +336,11 @@ impl<'r> Reader<'r> {
         let bytes = self.file(key, path, line)?;
         let text = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
         if text.is_empty() || text.contains(char::is_whitespace) {
-            self.fault(line, format!("{key}: {path} does not hold one key"), "put nothing but the key into it");
+            self.fault(
+                line,
+                format!("{key}: {path} does not hold one key"),
+                "put nothing but the key into it",
+            );
             return None;
         }
         Some(SecretString::from(text))
@@ -268,7 +353,11 @@ impl<'r> Reader<'r> {
         if certificates.is_ok_and(|certificates| !certificates.is_empty()) {
             return Some(bytes);
         }
-        self.fault(line, format!("{key}: {path} holds no certificate in PEM form"), "it begins with -----BEGIN CERTIFICATE-----");
+        self.fault(
+            line,
+            format!("{key}: {path} holds no certificate in PEM form"),
+            "it begins with -----BEGIN CERTIFICATE-----",
+        );
         None
     }
 
@@ -276,7 +365,11 @@ impl<'r> Reader<'r> {
         match (self.read)(&self.folder.join(path)) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
-                self.fault(line, format!("{key}: {path} can't be read: {error}"), "check path and permissions");
+                self.fault(
+                    line,
+                    format!("{key}: {path} can't be read: {error}"),
+                    "check path and permissions",
+                );
                 None
             }
         }

@@ -52,7 +52,10 @@ pub fn addresses(machine: &Machine, node_name: &str) -> Vec<Address> {
         addresses.extend(nic.ipv4.map(|ip| Address::Internal(ip.into())));
         addresses.extend(nic.ipv6.map(|ip| Address::Internal(ip.into())));
     }
-    let nats = machine.public_ip.into_iter().chain(machine.nics.iter().filter_map(|nic| nic.public_ip));
+    let nats = machine
+        .public_ip
+        .into_iter()
+        .chain(machine.nics.iter().filter_map(|nic| nic.public_ip));
     addresses.extend(nats.map(Address::External));
     addresses.push(Address::Hostname(node_name.to_owned()));
     let mut seen = Vec::with_capacity(addresses.len());

@@ -31,7 +31,11 @@ pub struct MachineList {
 
 impl MachineList {
     fn sighting(&self, machine: &MachineId) -> Sighting {
-        Sighting { list: self.id.clone(), began: self.began, shows_machine: self.index.get(machine).is_some() }
+        Sighting {
+            list: self.id.clone(),
+            began: self.began,
+            shows_machine: self.index.get(machine).is_some(),
+        }
     }
 }
 
@@ -76,7 +80,10 @@ struct State {
 impl MachineLists {
     /// No list yet.
     pub fn new(host: Host) -> Self {
-        Self { host, projects: Mutex::default() }
+        Self {
+            host,
+            projects: Mutex::default(),
+        }
     }
 
     /// A list that began to be read at `oldest` or later.
@@ -100,7 +107,12 @@ impl MachineLists {
         });
         match receive.await {
             Ok(result) => result,
-            Err(_) => Err(Unread { error: ApiError::Stopping { command: crate::cloudstack::Command::ListVirtualMachines }, last: project.last() }),
+            Err(_) => Err(Unread {
+                error: ApiError::Stopping {
+                    command: crate::cloudstack::Command::ListVirtualMachines,
+                },
+                last: project.last(),
+            }),
         }
     }
 
@@ -113,6 +125,16 @@ impl MachineLists {
     /// The newest list, without a call.
     pub fn newest(&self, api: &Api) -> Option<Arc<MachineList>> {
         self.project(api).last()
+    }
+
+    /// Why the last read failed; nothing if it did not, or if there was none.
+    pub fn failure(&self, api: &Api) -> Option<ApiError> {
+        self.project(api)
+            .state
+            .lock()
+            .failed
+            .as_ref()
+            .map(|(_, error)| error.clone())
     }
 
     /// What the two newest complete lists say about a machine, the older one first.
@@ -148,7 +170,12 @@ impl Project {
             return Some(Ok(Arc::clone(list)));
         }
         let (at, error) = state.failed.as_ref()?;
-        (*at >= arrived).then(|| Err(Unread { error: error.clone(), last: state.newest.clone() }))
+        (*at >= arrived).then(|| {
+            Err(Unread {
+                error: error.clone(),
+                last: state.newest.clone(),
+            })
+        })
     }
 
     async fn read(&self, api: &Api) -> Result<Arc<MachineList>, Unread> {
@@ -158,7 +185,10 @@ impl Project {
             Err(error) => {
                 let mut state = self.state.lock();
                 state.failed = Some((runtime::clock::now(), error.clone()));
-                return Err(Unread { error, last: state.newest.clone() });
+                return Err(Unread {
+                    error,
+                    last: state.newest.clone(),
+                });
             }
         };
         let list = Arc::new(MachineList {
@@ -168,7 +198,11 @@ impl Project {
             is_complete: listing.is_complete(),
             index: Index::new(listing.into_items()),
         });
-        tracing::debug!(machines = list.index.machines().len(), complete = list.is_complete, "read the machine list");
+        tracing::debug!(
+            machines = list.index.machines().len(),
+            complete = list.is_complete,
+            "read the machine list"
+        );
         self.keep(Arc::clone(&list));
         Ok(list)
     }
@@ -179,8 +213,17 @@ impl Project {
         if list.is_complete
             && let Some(older) = state.complete.replace(Arc::clone(&list))
         {
-            let machines = older.index.machines().iter().map(|machine| machine.id.clone()).collect();
-            state.older = Some(Arc::new(Ids { id: older.id.clone(), began: older.began, machines }));
+            let machines = older
+                .index
+                .machines()
+                .iter()
+                .map(|machine| machine.id.clone())
+                .collect();
+            state.older = Some(Arc::new(Ids {
+                id: older.id.clone(),
+                began: older.began,
+                machines,
+            }));
         }
         state.newest = Some(list);
     }

@@ -34,12 +34,20 @@ impl Index {
     /// Machines that were destroyed are left out: to ordinary users they are invisible anyway.
     pub fn new(machines: impl IntoIterator<Item = Machine>) -> Self {
         let machines: Vec<Machine> = machines.into_iter().filter(exists).collect();
-        let by_id = machines.iter().enumerate().map(|(at, machine)| (machine.id.clone(), at)).collect();
+        let by_id = machines
+            .iter()
+            .enumerate()
+            .map(|(at, machine)| (machine.id.clone(), at))
+            .collect();
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         for (at, machine) in machines.iter().enumerate() {
             by_name.entry(machine.name.to_lowercase()).or_default().push(at);
         }
-        Self { machines, by_id, by_name }
+        Self {
+            machines,
+            by_id,
+            by_name,
+        }
     }
 
     /// All machines that exist.
@@ -61,7 +69,10 @@ impl Index {
                 None => Match::None,
             };
         }
-        let by_uuid = key.system_uuid.as_deref().and_then(|uuid| self.by_system_uuid(uuid));
+        let by_uuid = key
+            .system_uuid
+            .as_deref()
+            .and_then(|uuid| self.by_system_uuid(uuid));
         if let Some(machine) = by_uuid.filter(|machine| admits(scope, machine)) {
             return Match::One(machine);
         }
@@ -76,13 +87,19 @@ impl Index {
     /// Whether the node says to be another machine than its provider id does. A UUID that names no machine at all says nothing: some
     /// hypervisors give their guests one of their own.
     pub fn is_mismatch(&self, key: &NodeKey, machine: &Machine) -> bool {
-        let said = key.system_uuid.as_deref().and_then(|uuid| self.by_system_uuid(uuid));
+        let said = key
+            .system_uuid
+            .as_deref()
+            .and_then(|uuid| self.by_system_uuid(uuid));
         key.machine_id.is_some() && said.is_some_and(|said| said.id != machine.id)
     }
 
     fn named(&self, name: &str, scope: &Scope) -> Match<'_> {
         let places = self.by_name.get(name).map(Vec::as_slice).unwrap_or_default();
-        let mut found = places.iter().filter_map(|at| self.machines.get(*at)).filter(|machine| admits(scope, machine));
+        let mut found = places
+            .iter()
+            .filter_map(|at| self.machines.get(*at))
+            .filter(|machine| admits(scope, machine));
         match (found.next(), found.next()) {
             (None, _) => Match::None,
             (Some(one), None) => Match::One(one),
@@ -109,7 +126,10 @@ pub fn admits(scope: &Scope, machine: &Machine) -> bool {
             let id = nic.network_id.as_ref().map_or("", |id| id.as_str());
             scope.admits_network(id, nic.network_name.as_deref().unwrap_or_default())
         });
-    let tags = machine.tags.iter().map(|tag| (tag.key.as_str(), tag.value.as_str()));
+    let tags = machine
+        .tags
+        .iter()
+        .map(|tag| (tag.key.as_str(), tag.value.as_str()));
     in_network
         && scope.admits_zone(zone_id, machine.zone_name.as_deref().unwrap_or_default())
         && scope.machines.admit(&machine.name, tags)

@@ -77,6 +77,17 @@ pub enum Presence {
     Unknown(Why, String),
 }
 
+impl Presence {
+    /// The word for metrics.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Found { .. } => "found",
+            Self::Gone(_) => "gone",
+            Self::Unknown(..) => "unknown",
+        }
+    }
+}
+
 /// Why a machine is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
@@ -136,8 +147,14 @@ pub struct Instances {
 impl Instances {
     /// Knows nothing yet.
     pub fn new(host: Host) -> Self {
-        let memory = Cache::builder().max_capacity(REMEMBERED).time_to_idle(FORGOTTEN_AFTER).build();
-        Self { lists: Arc::new(MachineLists::new(host)), memory }
+        let memory = Cache::builder()
+            .max_capacity(REMEMBERED)
+            .time_to_idle(FORGOTTEN_AFTER)
+            .build();
+        Self {
+            lists: Arc::new(MachineLists::new(host)),
+            memory,
+        }
     }
 
     /// The machine lists, for others who need machines.
@@ -157,7 +174,10 @@ impl Instances {
         }
         match list {
             Ok(list) => self.answers(view, &list, keys, arrived).await,
-            Err(Unread { error, last }) => keys.iter().map(|key| stale(view, last.as_deref(), &error, key)).collect(),
+            Err(Unread { error, last }) => keys
+                .iter()
+                .map(|key| stale(view, last.as_deref(), &error, key))
+                .collect(),
         }
     }
 
@@ -178,7 +198,13 @@ impl Instances {
         may
     }
 
-    async fn answers(&self, view: View<'_>, list: &Arc<MachineList>, keys: &[NodeKey], arrived: Instant) -> Vec<Answer> {
+    async fn answers(
+        &self,
+        view: View<'_>,
+        list: &Arc<MachineList>,
+        keys: &[NodeKey],
+        arrived: Instant,
+    ) -> Vec<Answer> {
         let mut answers = Vec::with_capacity(keys.len());
         let mut lookups = LOOKUPS;
         for key in keys {
@@ -191,7 +217,11 @@ impl Instances {
                 Match::Several(one, other) => Presence::Unknown(Why::Ambiguous, ambiguous(key, one, other)),
                 Match::Outside => Presence::Unknown(Why::OutOfScope, outside(view, key)),
             };
-            answers.push(Answer { presence, list_id: list.id.clone(), observed_at: Some(list.began_wall) });
+            answers.push(Answer {
+                presence,
+                list_id: list.id.clone(),
+                observed_at: Some(list.began_wall),
+            });
         }
         answers
     }
@@ -212,7 +242,9 @@ impl Instances {
         let Some(witness) = witness(view, list, keys, &machine) else {
             return Presence::Unknown(Why::NothingVisible, nothing_visible(view));
         };
-        let not_ready_since = key.not_ready_for.map(|ago| arrived.checked_sub(ago).unwrap_or(arrived));
+        let not_ready_since = key
+            .not_ready_for
+            .map(|ago| arrived.checked_sub(ago).unwrap_or(arrived));
         let (older, newer) = self.lists.sightings(view.api, &machine);
         let absence = match absence(older.as_ref(), newer.as_ref(), not_ready_since) {
             Ok(absence) => absence,
@@ -223,7 +255,8 @@ impl Instances {
             return Presence::Gone(proof.clone());
         }
         if *lookups == 0 {
-            let text = format!("machine {machine} is not in the list; it will be looked up with the next question");
+            let text =
+                format!("machine {machine} is not in the list; it will be looked up with the next question");
             return Presence::Unknown(Why::NotFoundYet, text);
         }
         *lookups -= 1;
@@ -236,12 +269,17 @@ impl Instances {
     }
 
     async fn remembered(&self, view: View<'_>, key: &NodeKey) -> Memory {
-        self.memory.get(&(view.cluster.clone(), key.node_uid.clone())).await.unwrap_or_default()
+        self.memory
+            .get(&(view.cluster.clone(), key.node_uid.clone()))
+            .await
+            .unwrap_or_default()
     }
 
     async fn remember(&self, view: View<'_>, key: &NodeKey, memory: Memory) {
         if !key.node_uid.is_empty() {
-            self.memory.insert((view.cluster.clone(), key.node_uid.clone()), memory).await;
+            self.memory
+                .insert((view.cluster.clone(), key.node_uid.clone()), memory)
+                .await;
         }
     }
 
@@ -252,27 +290,54 @@ impl Instances {
         }
         let memory = self.remembered(view, key).await;
         if memory.machine.as_ref() != Some(&machine.id) {
-            self.remember(view, key, Memory { machine: Some(machine.id.clone()), proof: None, ..memory }).await;
+            self.remember(
+                view,
+                key,
+                Memory {
+                    machine: Some(machine.id.clone()),
+                    proof: None,
+                    ..memory
+                },
+            )
+            .await;
         }
     }
 }
 
 fn found(list: &MachineList, key: &NodeKey, machine: &Machine) -> Presence {
-    Presence::Found { machine: Box::new(machine.clone()), is_mismatch: list.index.is_mismatch(key, machine) }
+    Presence::Found {
+        machine: Box::new(machine.clone()),
+        is_mismatch: list.index.is_mismatch(key, machine),
+    }
 }
 
 /// A machine of the tenant that is visible beside the missing one: best one that another node of the question is.
 fn witness(view: View<'_>, list: &MachineList, keys: &[NodeKey], missing: &MachineId) -> Option<MachineId> {
-    let of_a_node = keys.iter().find_map(|key| match list.index.find(key, view.scope) {
-        Match::One(machine) => Some(machine),
-        Match::None | Match::Several(..) | Match::Outside => None,
-    });
-    let any = || list.index.machines().iter().find(|machine| matching::admits(view.scope, machine));
-    of_a_node.or_else(any).map(|machine| machine.id.clone()).filter(|id| id != missing)
+    let of_a_node = keys
+        .iter()
+        .find_map(|key| match list.index.find(key, view.scope) {
+            Match::One(machine) => Some(machine),
+            Match::None | Match::Several(..) | Match::Outside => None,
+        });
+    let any = || {
+        list.index
+            .machines()
+            .iter()
+            .find(|machine| matching::admits(view.scope, machine))
+    };
+    of_a_node
+        .or_else(any)
+        .map(|machine| machine.id.clone())
+        .filter(|id| id != missing)
 }
 
 /// The last step of a proof: the machine is not found by id, and the witness right after is.
-async fn look_up_twice(view: View<'_>, machine: &MachineId, witness: &MachineId, absence: Absence) -> Presence {
+async fn look_up_twice(
+    view: View<'_>,
+    machine: &MachineId,
+    witness: &MachineId,
+    absence: Absence,
+) -> Presence {
     let looked_up_at = runtime::clock::wall();
     match view.api.find_machine(machine).await {
         Ok(Some(found)) if matching::exists(&found) => {
@@ -280,16 +345,28 @@ async fn look_up_twice(view: View<'_>, machine: &MachineId, witness: &MachineId,
             return Presence::Unknown(Why::NotFoundYet, text);
         }
         Ok(_) => {}
-        Err(error) => return Presence::Unknown(Why::Unreachable, format!("machine {machine} can't be looked up: {error}")),
+        Err(error) => {
+            return Presence::Unknown(
+                Why::Unreachable,
+                format!("machine {machine} can't be looked up: {error}"),
+            );
+        }
     }
     match view.api.find_machine(witness).await {
         Ok(Some(_)) => {
             tracing::info!(machine = %machine, witness = %witness, "a machine is proved gone");
             let lists = (absence.first, absence.second);
-            Presence::Gone(Proof { lists, looked_up_at, witness: witness.clone() })
+            Presence::Gone(Proof {
+                lists,
+                looked_up_at,
+                witness: witness.clone(),
+            })
         }
         Ok(None) => Presence::Unknown(Why::NothingVisible, nothing_visible(view)),
-        Err(error) => Presence::Unknown(Why::Unreachable, format!("machine {witness} can't be looked up: {error}")),
+        Err(error) => Presence::Unknown(
+            Why::Unreachable,
+            format!("machine {witness} can't be looked up: {error}"),
+        ),
     }
 }
 
@@ -297,11 +374,14 @@ async fn look_up_twice(view: View<'_>, machine: &MachineId, witness: &MachineId,
 fn stale(view: View<'_>, last: Option<&MachineList>, error: &ApiError, key: &NodeKey) -> Answer {
     let presence = match last.map(|list| (list, list.index.find(key, view.scope))) {
         Some((list, Match::One(machine))) => found(list, key, machine),
-        Some((_, Match::Several(one, other))) => Presence::Unknown(Why::Ambiguous, ambiguous(key, one, other)),
-        Some((_, Match::Outside)) => Presence::Unknown(Why::OutOfScope, outside(view, key)),
-        Some((_, Match::None)) | None => {
-            Presence::Unknown(Why::Unreachable, format!("the machine list can't be read: {error}"))
+        Some((_, Match::Several(one, other))) => {
+            Presence::Unknown(Why::Ambiguous, ambiguous(key, one, other))
         }
+        Some((_, Match::Outside)) => Presence::Unknown(Why::OutOfScope, outside(view, key)),
+        Some((_, Match::None)) | None => Presence::Unknown(
+            Why::Unreachable,
+            format!("the machine list can't be read: {error}"),
+        ),
     };
     Answer {
         presence,
@@ -311,23 +391,35 @@ fn stale(view: View<'_>, last: Option<&MachineList>, error: &ApiError, key: &Nod
 }
 
 fn ambiguous(key: &NodeKey, one: &Machine, other: &Machine) -> String {
-    format!("machines {} and {} both have the name of node {}; give the node a provider id", one.id, other.id, key.node_name)
+    format!(
+        "machines {} and {} both have the name of node {}; give the node a provider id",
+        one.id, other.id, key.node_name
+    )
 }
 
 fn outside(view: View<'_>, key: &NodeKey) -> String {
     let id = key.machine_id.as_ref().map_or("", |id| id.as_str());
-    format!("machine {id} is not in the scope of cluster {}: look at its networks, zones and machines settings", view.cluster)
+    format!(
+        "machine {id} is not in the scope of cluster {}: look at its networks, zones and machines settings",
+        view.cluster
+    )
 }
 
 fn nothing_visible(view: View<'_>) -> String {
-    format!("no machine of cluster {} is visible: keys, project or scope may have changed", view.cluster)
+    format!(
+        "no machine of cluster {} is visible: keys, project or scope may have changed",
+        view.cluster
+    )
 }
 
 fn not_found(key: &NodeKey, list: &MachineList, missing: Missing) -> String {
     let seen = list.index.machines().len();
     let what = match &key.machine_id {
         Some(id) => format!("no machine with id {id} among the {seen} that are visible"),
-        None => format!("no machine with the system UUID or the name of node {} among the {seen} that are visible", key.node_name),
+        None => format!(
+            "no machine with the system UUID or the name of node {} among the {seen} that are visible",
+            key.node_name
+        ),
     };
     let why = match missing {
         Missing::NotReady => "",

@@ -38,12 +38,19 @@ pub(super) struct Absence {
 }
 
 /// Whether the two newest complete lists prove an absence. `not_ready_since` is absent for a Ready node.
-pub(super) fn absence(older: Option<&Sighting>, newer: Option<&Sighting>, not_ready_since: Option<Instant>) -> Result<Absence, Missing> {
+pub(super) fn absence(
+    older: Option<&Sighting>,
+    newer: Option<&Sighting>,
+    not_ready_since: Option<Instant>,
+) -> Result<Absence, Missing> {
     let since = not_ready_since.ok_or(Missing::NotReady)?;
     let (older, newer) = older.zip(newer).ok_or(Missing::Lists)?;
     let counts = |sighting: &Sighting| sighting.began > since && !sighting.shows_machine;
     if counts(older) && counts(newer) && older.list != newer.list {
-        Ok(Absence { first: older.list.clone(), second: newer.list.clone() })
+        Ok(Absence {
+            first: older.list.clone(),
+            second: newer.list.clone(),
+        })
     } else {
         Err(Missing::Lists)
     }
@@ -87,7 +94,14 @@ mod tests {
     #[test]
     fn one_list_seen_twice_is_one_list() {
         let now = runtime::clock::now();
-        let sighting = Sighting { list: "a".into(), began: now + Duration::from_secs(1), shows_machine: false };
-        assert_eq!(absence(Some(&sighting), Some(&sighting), Some(now)), Err(Missing::Lists));
+        let sighting = Sighting {
+            list: "a".into(),
+            began: now + Duration::from_secs(1),
+            shows_machine: false,
+        };
+        assert_eq!(
+            absence(Some(&sighting), Some(&sighting), Some(now)),
+            Err(Missing::Lists)
+        );
     }
 }

@@ -23,22 +23,37 @@ pub fn entanglements(one: &Tenant, other: &Tenant, same_account: bool) -> Vec<En
     if let Some(uid) = one.uids.iter().find(|uid| other.uids.are_ours(uid.as_str())) {
         let text = format!("clusters {names} have one uid, {uid}");
         let hint = "each cluster has its own; it is the UID of its namespace kube-system";
-        found.push(Entanglement { cluster: one.cluster.clone(), text, hint });
+        found.push(Entanglement {
+            cluster: one.cluster.clone(),
+            text,
+            hint,
+        });
     }
     if !same_account {
         return found;
     }
     for tenant in [one, other] {
         if !tenant.scope.is_limited() {
-            let text = format!("cluster {} shares its keys with others and is not limited to a project or to networks", tenant.cluster);
+            let text = format!(
+                "cluster {} shares its keys with others and is not limited to a project or to networks",
+                tenant.cluster
+            );
             let hint = "give it networks = ... or project-id = ..., or keys of its own";
-            found.push(Entanglement { cluster: tenant.cluster.clone(), text, hint });
+            found.push(Entanglement {
+                cluster: tenant.cluster.clone(),
+                text,
+                hint,
+            });
         }
     }
     if found.is_empty() && !one.scope.is_apart_from(&other.scope) {
         let text = format!("clusters {names} share keys and are not kept apart");
         let hint = "give them different networks (all by id or all by name), projects, or machines = <pattern or tag> that can't overlap";
-        found.push(Entanglement { cluster: one.cluster.clone(), text, hint });
+        found.push(Entanglement {
+            cluster: one.cluster.clone(),
+            text,
+            hint,
+        });
     }
     found
 }
@@ -52,7 +67,10 @@ mod tests {
         let networks = network.map(NameOrId::new).into_iter().collect();
         Tenant {
             cluster: ClusterName::new(name),
-            scope: Scope { networks, ..Scope::default() },
+            scope: Scope {
+                networks,
+                ..Scope::default()
+            },
             policy: Policy::default(),
             uids: ClusterUids::configured(uid.and_then(ClusterUid::new).into_iter().collect()),
             region: None,
@@ -61,7 +79,10 @@ mod tests {
 
     #[test]
     fn clusters_on_two_accounts_need_no_fence() {
-        assert_eq!(entanglements(&tenant("a", None, None), &tenant("b", None, None), false), []);
+        assert_eq!(
+            entanglements(&tenant("a", None, None), &tenant("b", None, None), false),
+            []
+        );
     }
 
     #[test]
@@ -73,13 +94,23 @@ mod tests {
 
     #[test]
     fn two_clusters_in_one_network_are_refused_unless_machines_tell_them_apart() {
-        assert_eq!(entanglements(&tenant("a", Some("n"), None), &tenant("b", Some("n"), None), true).len(), 1);
-        assert_eq!(entanglements(&tenant("a", Some("n"), None), &tenant("b", Some("m"), None), true), []);
+        assert_eq!(
+            entanglements(&tenant("a", Some("n"), None), &tenant("b", Some("n"), None), true).len(),
+            1
+        );
+        assert_eq!(
+            entanglements(&tenant("a", Some("n"), None), &tenant("b", Some("m"), None), true),
+            []
+        );
     }
 
     #[test]
     fn two_clusters_never_have_one_uid() {
-        let found = entanglements(&tenant("a", None, Some("u")), &tenant("b", None, Some("u")), false);
+        let found = entanglements(
+            &tenant("a", None, Some("u")),
+            &tenant("b", None, Some("u")),
+            false,
+        );
         assert!(found[0].text.contains("have one uid, u"), "{found:?}");
     }
 }

@@ -38,13 +38,17 @@ pub enum Stranger {
         names: String,
     },
     /// Names of several clusters are in one certificate.
-    #[error("the certificate stands for several clusters ({clusters}); it must have exactly one configured name")]
+    #[error(
+        "the certificate stands for several clusters ({clusters}); it must have exactly one configured name"
+    )]
     Ambiguous {
         /// Those clusters.
         clusters: String,
     },
     /// There is no section for the caller on the Unix socket.
-    #[error("the Unix socket is the default cluster, and the configuration has none beside the named ones: add [Cluster \"default\"]")]
+    #[error(
+        "the Unix socket is the default cluster, and the configuration has none beside the named ones: add [Cluster \"default\"]"
+    )]
     NoDefault,
 }
 
@@ -58,7 +62,10 @@ pub struct Identities {
 impl Identities {
     /// From pairs of a configured name and its cluster, and whether there is a default cluster.
     pub fn new(pairs: impl IntoIterator<Item = (String, ClusterName)>, has_default: bool) -> Self {
-        let by_name = pairs.into_iter().map(|(name, cluster)| (spelling(&name), cluster)).collect();
+        let by_name = pairs
+            .into_iter()
+            .map(|(name, cluster)| (spelling(&name), cluster))
+            .collect();
         Self { by_name, has_default }
     }
 
@@ -67,31 +74,55 @@ impl Identities {
         match peer {
             None => Err(Stranger::Unknown),
             Some(Peer::Unix { .. }) if !self.has_default => Err(Stranger::NoDefault),
-            Some(peer @ Peer::Unix { .. }) => {
-                Ok(Identity { cluster: ClusterName::of_the_socket(), proof: peer.to_string() })
-            }
+            Some(peer @ Peer::Unix { .. }) => Ok(Identity {
+                cluster: ClusterName::of_the_socket(),
+                proof: peer.to_string(),
+            }),
             Some(Peer::Certificate(certificate)) => self.of_certificate(certificate),
         }
     }
 
     fn of_certificate(&self, certificate: &Certificate) -> Result<Identity, Stranger> {
         let names: Vec<&String> = certificate.uris.iter().chain(&certificate.dns).collect();
-        let listed = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" or ");
+        let listed = names
+            .iter()
+            .map(|name| name.as_str())
+            .collect::<Vec<_>>()
+            .join(" or ");
         if !certificate.for_clients {
             return Err(Stranger::NotForClients { name: listed });
         }
         let maps = |names: &[String]| {
-            let found = names.iter().filter_map(|name| Some((name.clone(), self.by_name.get(&spelling(name))?.clone())));
+            let found = names
+                .iter()
+                .filter_map(|name| Some((name.clone(), self.by_name.get(&spelling(name))?.clone())));
             found.collect::<Vec<_>>()
         };
         let uris = maps(&certificate.uris);
-        let found = if uris.is_empty() { maps(&certificate.dns) } else { uris };
+        let found = if uris.is_empty() {
+            maps(&certificate.dns)
+        } else {
+            uris
+        };
         match found.as_slice() {
-            [] => Err(Stranger::NotConfigured { names: if listed.is_empty() { "(it has no names)".into() } else { listed } }),
-            [(proof, cluster)] => Ok(Identity { cluster: cluster.clone(), proof: proof.clone() }),
+            [] => Err(Stranger::NotConfigured {
+                names: if listed.is_empty() {
+                    "(it has no names)".into()
+                } else {
+                    listed
+                },
+            }),
+            [(proof, cluster)] => Ok(Identity {
+                cluster: cluster.clone(),
+                proof: proof.clone(),
+            }),
             several => {
-                let clusters = several.iter().map(|(name, cluster)| format!("{name} is {cluster}"));
-                Err(Stranger::Ambiguous { clusters: clusters.collect::<Vec<_>>().join(", ") })
+                let clusters = several
+                    .iter()
+                    .map(|(name, cluster)| format!("{name} is {cluster}"));
+                Err(Stranger::Ambiguous {
+                    clusters: clusters.collect::<Vec<_>>().join(", "),
+                })
             }
         }
     }
@@ -99,7 +130,11 @@ impl Identities {
 
 /// DNS names are the same in any case; of URIs only scheme and host are, which no issuer varies.
 fn spelling(name: &str) -> String {
-    if name.contains("://") { name.to_owned() } else { name.to_ascii_lowercase() }
+    if name.contains("://") {
+        name.to_owned()
+    } else {
+        name.to_ascii_lowercase()
+    }
 }
 
 #[cfg(test)]
@@ -115,12 +150,20 @@ mod tests {
             ("agent.test.example", "test"),
             ("spiffe://test/agent", "test"),
         ];
-        Identities::new(pairs.map(|(name, cluster)| (name.to_owned(), ClusterName::new(cluster))), true)
+        Identities::new(
+            pairs.map(|(name, cluster)| (name.to_owned(), ClusterName::new(cluster))),
+            true,
+        )
     }
 
     fn certificate(uris: &[&str], dns: &[&str]) -> Peer {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Peer::Certificate(Certificate { uris: owned(uris), dns: owned(dns), for_clients: true, not_after: 0 })
+        Peer::Certificate(Certificate {
+            uris: owned(uris),
+            dns: owned(dns),
+            for_clients: true,
+            not_after: 0,
+        })
     }
 
     #[rstest]
@@ -141,14 +184,24 @@ mod tests {
         #[case] cluster: Option<&str>,
     ) {
         let known = identities().identify(Some(&certificate(uris, dns)));
-        assert_eq!(known.ok().map(|known| known.cluster.as_str().to_owned()).as_deref(), cluster);
+        assert_eq!(
+            known
+                .ok()
+                .map(|known| known.cluster.as_str().to_owned())
+                .as_deref(),
+            cluster
+        );
     }
 
     #[test]
     fn a_certificate_that_is_not_made_for_clients_is_nobody() {
-        let Peer::Certificate(mut server) = certificate(&["spiffe://prod/agent"], &[]) else { unreachable!() };
+        let Peer::Certificate(mut server) = certificate(&["spiffe://prod/agent"], &[]) else {
+            unreachable!()
+        };
         server.for_clients = false;
-        let refused = identities().identify(Some(&Peer::Certificate(server))).unwrap_err();
+        let refused = identities()
+            .identify(Some(&Peer::Certificate(server)))
+            .unwrap_err();
         assert!(refused.to_string().contains("clientAuth"), "{refused}");
     }
 
@@ -156,8 +209,14 @@ mod tests {
     fn the_caller_on_the_socket_is_the_default_cluster_if_there_is_one() {
         let peer = Peer::Unix { uid: 7 };
         let known = identities().identify(Some(&peer)).unwrap();
-        assert_eq!((known.cluster.as_str(), known.proof.as_str()), ("default", "unix:uid=7"));
-        assert_eq!(Identities::new([], false).identify(Some(&peer)), Err(Stranger::NoDefault));
+        assert_eq!(
+            (known.cluster.as_str(), known.proof.as_str()),
+            ("default", "unix:uid=7")
+        );
+        assert_eq!(
+            Identities::new([], false).identify(Some(&peer)),
+            Err(Stranger::NoDefault)
+        );
     }
 
     #[test]

@@ -18,7 +18,10 @@ impl Pattern {
     pub fn fits(&self, name: &str) -> bool {
         let name: Vec<char> = name.to_lowercase().chars().collect();
         // A name is a pattern without wildcards, so both questions are one.
-        overlap(&self.tokens(), &name.into_iter().map(Token::Is).collect::<Vec<_>>())
+        overlap(
+            &self.tokens(),
+            &name.into_iter().map(Token::Is).collect::<Vec<_>>(),
+        )
     }
 
     /// Whether some name could fit both.
@@ -105,7 +108,11 @@ mod tests {
     #[case("a?", "a", false)]
     #[case("a?c", "?b?", true)]
     #[case("*", "anything", true)]
-    fn two_patterns_overlap_if_a_name_could_fit_both(#[case] a: &str, #[case] b: &str, #[case] overlap: bool) {
+    fn two_patterns_overlap_if_a_name_could_fit_both(
+        #[case] a: &str,
+        #[case] b: &str,
+        #[case] overlap: bool,
+    ) {
         assert_eq!(Pattern::new(a).overlaps(&Pattern::new(b)), overlap);
         assert_eq!(Pattern::new(b).overlaps(&Pattern::new(a)), overlap);
     }

@@ -44,7 +44,10 @@ pub struct PortRange {
 
 impl PortRange {
     /// The node ports of a Kubernetes cluster, unless it was told otherwise.
-    pub const NODE_PORTS: Self = Self { first: 30000, last: 32767 };
+    pub const NODE_PORTS: Self = Self {
+        first: 30000,
+        last: 32767,
+    };
 
     /// A range of at least one port; port 0 is none.
     pub fn new(first: u16, last: u16) -> Option<Self> {
@@ -111,7 +114,9 @@ impl AddressSharing {
 
     /// Reads the word of the configuration.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Cluster, Self::Namespace, Self::None].into_iter().find(|sharing| sharing.word() == word)
+        [Self::Cluster, Self::Namespace, Self::None]
+            .into_iter()
+            .find(|sharing| sharing.word() == word)
     }
 }
 

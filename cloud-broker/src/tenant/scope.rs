@@ -43,7 +43,10 @@ impl Scope {
         let other_project = self.project != other.project;
         let other_networks = !self.networks.is_empty()
             && !other.networks.is_empty()
-            && self.networks.iter().all(|mine| other.networks.iter().all(|theirs| mine.is_apart_from(theirs)));
+            && self
+                .networks
+                .iter()
+                .all(|mine| other.networks.iter().all(|theirs| mine.is_apart_from(theirs)));
         other_project || other_networks || self.machines.is_apart_from(&other.machines)
     }
 }
@@ -144,7 +147,10 @@ mod tests {
 
     fn scope(project: Option<&str>, networks: &[&str], machines: &str) -> Scope {
         let machines = match machines.strip_prefix("tag:").and_then(|tag| tag.split_once('=')) {
-            Some((key, value)) => Machines::Tagged { key: key.into(), value: value.into() },
+            Some((key, value)) => Machines::Tagged {
+                key: key.into(),
+                value: value.into(),
+            },
             None if machines.is_empty() => Machines::Any,
             None => Machines::Named(Pattern::new(machines)),
         };
@@ -172,7 +178,11 @@ mod tests {
     #[case::shared_but_tag_values_differ(scope(None, &["n"], "tag:k=a"), scope(None, &["n"], "tag:K=b"), true)]
     #[case::shared_and_tag_keys_differ(scope(None, &["n"], "tag:k=a"), scope(None, &["n"], "tag:l=b"), false)]
     #[case::a_tag_and_a_pattern_may_meet(scope(None, &["n"], "tag:k=a"), scope(None, &["n"], "a-*"), false)]
-    fn two_scopes_are_apart_only_if_the_words_prove_it(#[case] a: Scope, #[case] b: Scope, #[case] apart: bool) {
+    fn two_scopes_are_apart_only_if_the_words_prove_it(
+        #[case] a: Scope,
+        #[case] b: Scope,
+        #[case] apart: bool,
+    ) {
         assert_eq!(a.is_apart_from(&b), apart);
         assert_eq!(b.is_apart_from(&a), apart);
     }

@@ -86,8 +86,16 @@ impl ClusterUids {
             Some(said) if self.is_unknown() => Ok(Self(vec![said])),
             Some(said) if self.are_ours(said.as_str()) => Ok(self.clone()),
             Some(said) => {
-                let configured = self.0.iter().map(ClusterUid::as_str).collect::<Vec<_>>().join(", ");
-                Err(OtherUid { said: said.to_string(), configured })
+                let configured = self
+                    .0
+                    .iter()
+                    .map(ClusterUid::as_str)
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                Err(OtherUid {
+                    said: said.to_string(),
+                    configured,
+                })
             }
         }
     }

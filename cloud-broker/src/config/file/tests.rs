@@ -11,7 +11,9 @@ fn parse_with(source: &str, files: &[(&str, &str)]) -> Result<Config, String> {
     let files: HashMap<&str, &str> = files.iter().copied().collect();
     let read = |path: &Path| {
         let found = path.to_str().and_then(|path| files.get(path));
-        found.map(|text| text.as_bytes().to_vec()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        found
+            .map(|text| text.as_bytes().to_vec())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     };
     parse(Path::new("/etc/broker/cloud.conf"), source, &read).map_err(|error| error.to_string())
 }
@@ -36,7 +38,10 @@ fn the_file_of_the_go_controller_is_read_as_it_is() {
     assert_eq!(cluster.access.api_key.expose_secret(), "abc");
     assert_eq!(cluster.access.secret_key.expose_secret(), "d#e");
     assert!(cluster.access.skip_verification);
-    assert_eq!(cluster.tenant.scope.project.unwrap().as_str(), "3805e7e9-41d8-462e-88eb-44f01eff3d4f");
+    assert_eq!(
+        cluster.tenant.scope.project.unwrap().as_str(),
+        "3805e7e9-41d8-462e-88eb-44f01eff3d4f"
+    );
     assert_eq!(cluster.tenant.scope.zones, [NameOrId::new("Zone 1")]);
     assert_eq!(cluster.tenant.region.as_deref(), Some("r"));
     assert_eq!(cluster.access.version.unwrap().to_string(), "4.20.1");
@@ -73,10 +78,16 @@ fn a_section_overrides_what_is_global() {
     assert_eq!(prod.identities, ["spiffe://a/b", "agent.example"]);
     assert_eq!(prod.tenant.uids.mark(), "u1");
     assert!(prod.tenant.uids.are_ours("u2") && !prod.tenant.uids.are_ours("global-uid"));
-    assert_eq!(prod.tenant.scope.networks, [NameOrId::new("lab net"), NameOrId::new("other")]);
+    assert_eq!(
+        prod.tenant.scope.networks,
+        [NameOrId::new("lab net"), NameOrId::new("other")]
+    );
     assert_eq!(prod.tenant.scope.zones, [NameOrId::new("z")]);
     let policy = &prod.tenant.policy;
-    assert_eq!((policy.member_ports.first(), policy.member_ports.last()), (80, 90));
+    assert_eq!(
+        (policy.member_ports.first(), policy.member_ports.last()),
+        (80, 90)
+    );
     assert_eq!(policy.max_public_ips, Some(3));
     assert!(policy.allowed_addresses.admit("198.51.100.1".parse().unwrap()));
     assert!(!policy.allowed_addresses.admit("192.0.2.8".parse().unwrap()));
@@ -87,7 +98,13 @@ fn a_section_overrides_what_is_global() {
     let test = &config.clusters[&ClusterName::new("test")];
     assert_eq!(test.access.api_key.expose_secret(), "B");
     assert_eq!(test.identities, ["x", "y"]);
-    assert_eq!(test.tenant.scope.machines, Machines::Tagged { key: "env".into(), value: "test".into() });
+    assert_eq!(
+        test.tenant.scope.machines,
+        Machines::Tagged {
+            key: "env".into(),
+            value: "test".into()
+        }
+    );
     assert!(test.tenant.uids.is_unknown());
 }
 
@@ -97,7 +114,10 @@ fn the_default_cluster_may_be_written_beside_others() {
         "[Global]\n{KEYS}cluster-uid = g\n[Cluster \"default\"]\nnetworks = a\n[Cluster \"b\"]\nnetworks = b\nuid = v\n"
     );
     let config = parse_with(&source, &[]).unwrap();
-    assert_eq!(config.clusters[&ClusterName::of_the_socket()].tenant.uids.mark(), "g");
+    assert_eq!(
+        config.clusters[&ClusterName::of_the_socket()].tenant.uids.mark(),
+        "g"
+    );
 }
 
 #[test]
@@ -155,7 +175,13 @@ fn clusters_that_are_not_kept_apart_are_refused() {
 
 #[test]
 fn nothing_printable_shows_a_key() {
-    let config = parse_with(&format!("[Global]\n{}", KEYS.replace("= A", "= S3cret1").replace("= S\n", "= S3cret2\n")), &[]);
+    let config = parse_with(
+        &format!(
+            "[Global]\n{}",
+            KEYS.replace("= A", "= S3cret1").replace("= S\n", "= S3cret2\n")
+        ),
+        &[],
+    );
     assert!(!format!("{:?}", config.unwrap()).contains("S3cret"));
 }
 

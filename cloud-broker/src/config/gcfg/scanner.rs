@@ -21,7 +21,12 @@ pub(super) struct Scanner<'s> {
 
 impl<'s> Scanner<'s> {
     pub(super) fn new(source: &'s str) -> Self {
-        Self { rest: source.chars().peekable(), line: 1, sections: Vec::new(), faults: Vec::new() }
+        Self {
+            rest: source.chars().peekable(),
+            line: 1,
+            sections: Vec::new(),
+            faults: Vec::new(),
+        }
     }
 
     /// Sections in the order of the file, and what is wrong.
@@ -41,7 +46,10 @@ impl<'s> Scanner<'s> {
                 c if c.is_alphabetic() => self.entry(line),
                 '\u{feff}' => {
                     self.bump();
-                    Err(("a byte order mark".into(), "save the file as UTF-8 without a byte order mark"))
+                    Err((
+                        "a byte order mark".into(),
+                        "save the file as UTF-8 without a byte order mark",
+                    ))
                 }
                 _ => Err((
                     "neither a section, a key nor a comment".into(),
@@ -99,7 +107,10 @@ impl<'s> Scanner<'s> {
                 self.skip_line();
                 Ok(())
             }
-            Some(_) => Err(("something follows the \"]\"".into(), "a section header stands on a line of its own")),
+            Some(_) => Err((
+                "something follows the \"]\"".into(),
+                "a section header stands on a line of its own",
+            )),
         }
     }
 
@@ -122,7 +133,12 @@ impl<'s> Scanner<'s> {
         }
         self.bump();
         self.end_of_line()?;
-        self.sections.push(Section { name, subsection, line, entries: Vec::new() });
+        self.sections.push(Section {
+            name,
+            subsection,
+            line,
+            entries: Vec::new(),
+        });
         Ok(())
     }
 
@@ -132,7 +148,12 @@ impl<'s> Scanner<'s> {
         let mut text = String::new();
         loop {
             match self.rest.peek() {
-                None | Some('\n') => return Err(("a name without its closing quote".into(), "close it on the same line")),
+                None | Some('\n') => {
+                    return Err((
+                        "a name without its closing quote".into(),
+                        "close it on the same line",
+                    ));
+                }
                 Some('"') => {
                     self.bump();
                     return Ok(text);
@@ -141,11 +162,18 @@ impl<'s> Scanner<'s> {
                     self.bump();
                     match self.rest.peek() {
                         Some(&c @ ('"' | '\\')) => text.push(c),
-                        _ => return Err((String::from("an unknown escape in a name"), "only \\\" and \\\\ are escapes here")),
+                        _ => {
+                            return Err((
+                                String::from("an unknown escape in a name"),
+                                "only \\\" and \\\\ are escapes here",
+                            ));
+                        }
                     }
                     self.bump();
                 }
-                Some(&c) if c.is_control() => return Err(("a control character in a name".into(), "remove it")),
+                Some(&c) if c.is_control() => {
+                    return Err(("a control character in a name".into(), "remove it"));
+                }
                 Some(&c) => {
                     text.push(c);
                     self.bump();
@@ -163,12 +191,21 @@ impl<'s> Scanner<'s> {
                 Some(self.value(&key)?)
             }
             None | Some('\n' | ';' | '#') => None,
-            Some(':') => return Err((format!("no \"=\" behind a key{}", shown(&key)), "write key = value, not key: value")),
+            Some(':') => {
+                return Err((
+                    format!("no \"=\" behind a key{}", shown(&key)),
+                    "write key = value, not key: value",
+                ));
+            }
             Some(_) => return Err(("a key is not followed by \"=\"".into(), "write key = value")),
         };
         self.skip_line();
         let Some(section) = self.sections.last_mut() else {
-            self.faults.push(Diagnostic::new(line, "a key before any section", "put [Global] in front of it"));
+            self.faults.push(Diagnostic::new(
+                line,
+                "a key before any section",
+                "put [Global] in front of it",
+            ));
             return Ok(());
         };
         section.entries.push(Entry { key, value, line });
@@ -211,13 +248,24 @@ impl<'s> Scanner<'s> {
                     self.bump();
                 }
                 if self.rest.peek() != Some(&'\n') {
-                    return Err((format!("a bare \\{}", in_value_of(key)), "put the value in double quotes and write \\\\"));
+                    return Err((
+                        format!("a bare \\{}", in_value_of(key)),
+                        "put the value in double quotes and write \\\\",
+                    ));
                 }
             }
             _ if value.quoted => {
-                return Err((format!("an unknown escape{}", in_value_of(key)), "only \\\\ \\\" \\n and \\t are escapes"));
+                return Err((
+                    format!("an unknown escape{}", in_value_of(key)),
+                    "only \\\\ \\\" \\n and \\t are escapes",
+                ));
             }
-            _ => return Err((format!("a bare \\{}", in_value_of(key)), "put the value in double quotes and write \\\\")),
+            _ => {
+                return Err((
+                    format!("a bare \\{}", in_value_of(key)),
+                    "put the value in double quotes and write \\\\",
+                ));
+            }
         }
         self.bump();
         Ok(())
@@ -246,28 +294,48 @@ impl Value {
         self.text.truncate(self.end);
         let edge = |c: Option<char>| c.is_some_and(char::is_whitespace);
         if self.text.contains(|c: char| c.is_control() && c != '\t') {
-            return Err((format!("a line break or control character{}", in_value_of(key)), "remove it"));
+            return Err((
+                format!("a line break or control character{}", in_value_of(key)),
+                "remove it",
+            ));
         }
         if edge(self.text.chars().next()) || edge(self.text.chars().next_back()) {
-            return Err((format!("a blank at the edge{}", in_value_of(key)), "remove it from inside the quotes"));
+            return Err((
+                format!("a blank at the edge{}", in_value_of(key)),
+                "remove it from inside the quotes",
+            ));
         }
         if self.text.ends_with('\\') {
-            return Err((format!("a \\ at the end{}", in_value_of(key)), "no setting ends with one; remove it"));
+            return Err((
+                format!("a \\ at the end{}", in_value_of(key)),
+                "no setting ends with one; remove it",
+            ));
         }
         Ok(self.text)
     }
 }
 
 fn unclosed(key: &str) -> Fault {
-    (format!("no closing quote{}", in_value_of(key)), "close the quote on the same line")
+    (
+        format!("no closing quote{}", in_value_of(key)),
+        "close the quote on the same line",
+    )
 }
 
 fn in_value_of(key: &str) -> String {
     let shown = shown(key);
-    if shown.is_empty() { " in a value".to_owned() } else { format!(" in the value of{shown}") }
+    if shown.is_empty() {
+        " in a value".to_owned()
+    } else {
+        format!(" in the value of{shown}")
+    }
 }
 
 /// The key, unless it could be a piece of a secret that was broken over lines.
 fn shown(key: &str) -> String {
-    if super::may_be_shown(key) { format!(" {key}") } else { String::new() }
+    if super::may_be_shown(key) {
+        format!(" {key}")
+    } else {
+        String::new()
+    }
 }

@@ -4,8 +4,13 @@ use rstest::rstest;
 use super::*;
 
 fn values(source: &str) -> Result<Vec<(String, Option<String>)>, Vec<usize>> {
-    let sections = read(source).map_err(|faults| faults.iter().map(|fault| fault.line).collect::<Vec<_>>())?;
-    Ok(sections.into_iter().flat_map(|section| section.entries).map(|entry| (entry.key, entry.value)).collect())
+    let sections =
+        read(source).map_err(|faults| faults.iter().map(|fault| fault.line).collect::<Vec<_>>())?;
+    Ok(sections
+        .into_iter()
+        .flat_map(|section| section.entries)
+        .map(|entry| (entry.key, entry.value))
+        .collect())
 }
 
 #[rstest]
@@ -42,19 +47,32 @@ fn a_value_is_read_as_go_reads_it(#[case] line: &str, #[case] value: Option<&str
         None => Err(vec![2]),
     };
     assert_eq!(values(&format!("[Global]\n{line}\n")), expected);
-    assert_eq!(values(&format!("[Global]\n{line}")), expected, "without a line end");
+    assert_eq!(
+        values(&format!("[Global]\n{line}")),
+        expected,
+        "without a line end"
+    );
 }
 
 #[test]
 fn a_bare_key_is_not_the_next_line() {
     let read = values("[Global]\nssl-no-verify\nzone = z\n").unwrap();
-    assert_eq!(read, [("ssl-no-verify".into(), None), ("zone".into(), Some("z".into()))]);
-    assert_eq!(values("[Global]\nssl-no-verify").unwrap(), [("ssl-no-verify".into(), None)]);
+    assert_eq!(
+        read,
+        [("ssl-no-verify".into(), None), ("zone".into(), Some("z".into()))]
+    );
+    assert_eq!(
+        values("[Global]\nssl-no-verify").unwrap(),
+        [("ssl-no-verify".into(), None)]
+    );
 }
 
 #[test]
 fn an_indented_comment_is_a_comment() {
-    assert_eq!(values("[Global]\n  # c\n\t; c\nk = v").unwrap(), [("k".into(), Some("v".into()))]);
+    assert_eq!(
+        values("[Global]\n  # c\n\t; c\nk = v").unwrap(),
+        [("k".into(), Some("v".into()))]
+    );
 }
 
 #[test]
@@ -65,7 +83,10 @@ fn a_comment_may_follow_a_section_header() {
 #[test]
 fn a_bracket_inside_a_section_name_is_a_part_of_it() {
     let sections = read("[T \"bl]ue\"]\nk = v\n[T \"a\\\"b\\\\\"]").unwrap();
-    let names: Vec<_> = sections.iter().map(|section| section.subsection.as_deref()).collect();
+    let names: Vec<_> = sections
+        .iter()
+        .map(|section| section.subsection.as_deref())
+        .collect();
     assert_eq!(names, [Some("bl]ue"), Some("a\"b\\")]);
 }
 
@@ -80,10 +101,16 @@ fn names_are_read_in_any_case_but_subsections_are_not() {
 #[test]
 fn repetitions_stay_in_order_with_their_lines() {
     let sections = read("[Global]\nk = 1\nk = 2\n\n[A]\nk = 3\n[Global]\n\nk = 4\n").unwrap();
-    let lines: Vec<_> = sections.iter().map(|section| (section.name.as_str(), section.line)).collect();
+    let lines: Vec<_> = sections
+        .iter()
+        .map(|section| (section.name.as_str(), section.line))
+        .collect();
     assert_eq!(lines, [("global", 1), ("a", 5), ("global", 7)]);
-    let entries: Vec<_> =
-        sections.iter().flat_map(|s| &s.entries).map(|e| (e.value.as_deref().unwrap(), e.line)).collect();
+    let entries: Vec<_> = sections
+        .iter()
+        .flat_map(|s| &s.entries)
+        .map(|e| (e.value.as_deref().unwrap(), e.line))
+        .collect();
     assert_eq!(entries, [("1", 2), ("2", 3), ("3", 6), ("4", 9)]);
 }
 
@@ -103,9 +130,19 @@ fn what_go_refuses_is_refused_in_its_line(#[case] source: &str, #[case] line: us
 
 #[test]
 fn all_faults_are_found_at_once_and_none_shows_a_value() {
-    let faults = read("[Global]\napi-key: S3cretOne\nsecret-key = \"S3cretTwo\nzone = a\\S3cretThree\nS3cretFour ! x\n").unwrap_err();
-    assert_eq!(faults.iter().map(|fault| fault.line).collect::<Vec<_>>(), [2, 3, 4, 5]);
-    let text = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    let faults = read(
+        "[Global]\napi-key: S3cretOne\nsecret-key = \"S3cretTwo\nzone = a\\S3cretThree\nS3cretFour ! x\n",
+    )
+    .unwrap_err();
+    assert_eq!(
+        faults.iter().map(|fault| fault.line).collect::<Vec<_>>(),
+        [2, 3, 4, 5]
+    );
+    let text = faults
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n");
     assert!(!text.to_lowercase().contains("s3cret"), "{text}");
     insta::assert_snapshot!(text, @r#"
     2: no "=" behind a key api-key; write key = value, not key: value

@@ -1,0 +1,149 @@
+//! When the cloud is asked about itself.
+//!
+//! At the start the machine list is read at once, so that wrong keys or a wrong address show in the log before the first node does. The rest
+//! (rights, project, zones, networks, version) is asked a little later, one call after the other, and then rarely: none of it
+//! changes by itself. A key that may not ask is normal; only a server that does not answer is asked again soon.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use runtime::host::Host;
+
+use super::{CallFacts, Known, Survey, describe};
+use crate::cloudstack::{ApiError, Command, Listing, NetworkQuery};
+use crate::directory::{Directory, Served};
+
+/// How often schedules are looked at, and findings compared.
+const TICK: Duration = Duration::from_secs(5);
+/// How long after the start of a tenant the cloud is asked about itself: later than its first nodes and Services need the rate.
+const AFTER_START: Duration = Duration::from_secs(20);
+/// How long an answer is good for.
+const PERIOD: Duration = Duration::from_secs(6 * 3600);
+/// Waits after failures.
+const FIRST_RETRY: Duration = Duration::from_secs(15);
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
+
+/// When a tenant is asked about next.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Schedule {
+    /// The machine list was read once.
+    contact: bool,
+    next_contact: Option<Instant>,
+    next: Option<Instant>,
+    failures: u32,
+}
+
+impl Schedule {
+    fn failed(&mut self, now: Instant) -> Instant {
+        let wait = FIRST_RETRY
+            .saturating_mul(1 << self.failures.min(8))
+            .min(LONGEST_RETRY);
+        self.failures += 1;
+        now + wait
+    }
+}
+
+/// Surveys every tenant for as long as the process lives.
+pub async fn watch(host: Host, directory: Arc<Directory>) {
+    let shutdown = host.shutdown();
+    loop {
+        let round = directory.served().into_iter().map(|served| async move {
+            step(&served).await;
+            describe(&served, &CallFacts::default());
+        });
+        tokio::select! {
+            _ = futures::future::join_all(round) => {}
+            () = shutdown.cancelled() => return,
+        }
+        if tokio::time::timeout(TICK, shutdown.cancelled()).await.is_ok() {
+            return;
+        }
+    }
+}
+
+async fn step(served: &Served) {
+    let now = runtime::clock::now();
+    let mut schedule = *served.survey.due.lock();
+    let is_due = |at: Option<Instant>| at.is_none_or(|at| at <= now);
+    if !schedule.contact && is_due(schedule.next_contact) {
+        let list = served
+            .shared
+            .instances
+            .lists()
+            .within(&served.api, served.machines_ttl)
+            .await;
+        // Who is told that a project is not his has reached the API with good keys.
+        schedule.contact = !matches!(&list, Err(unread) if !matches!(unread.error, ApiError::Denied(_)));
+        if schedule.contact {
+            schedule.failures = 0;
+            schedule.next = Some(now + served.shared.cloud.pace().of(AFTER_START));
+            tracing::info!(tenant = %served.tenant.cluster, api = %served.access.url, "the API answers");
+        } else {
+            schedule.next_contact = Some(schedule.failed(now));
+        }
+    } else if schedule.contact && is_due(schedule.next) {
+        schedule.next = Some(match survey(served).await {
+            Ok(known) => {
+                keep(&served.survey, known);
+                schedule.failures = 0;
+                now + PERIOD
+            }
+            Err(error) => {
+                tracing::debug!(tenant = %served.tenant.cluster, fault = %error, "the survey is put off");
+                schedule.failed(now)
+            }
+        });
+    }
+    *served.survey.due.lock() = schedule;
+}
+
+/// What could not be asked this time keeps its last answer.
+fn keep(survey: &Survey, new: Known) {
+    let mut known = survey.known.lock();
+    known.networks = new.networks.or(known.networks.take());
+    known.zones = new.zones.or(known.zones.take());
+    known.project = new.project.or(known.project.take());
+    known.version = new.version.or(known.version.take());
+    known.rights.extend(new.rights);
+}
+
+/// Asks once. Fails only if the server does not answer; a refusal is an answer.
+async fn survey(served: &Served) -> Result<Known, ApiError> {
+    let api = &served.api;
+    let mut known = Known::default();
+    if let Some(listing) = answered(api.commands().await)?
+        && listing.is_complete()
+    {
+        let allowed = listing.items();
+        let is_allowed = |command: &Command| {
+            allowed
+                .iter()
+                .any(|known| known.name.eq_ignore_ascii_case(command.name()))
+        };
+        known.rights = Command::ALL
+            .iter()
+            .map(|command| (*command, is_allowed(command)))
+            .collect();
+    }
+    if let Some(project) = api.project() {
+        known.project = answered(api.find_project(project).await)?;
+    }
+    if !served.tenant.scope.zones.is_empty() {
+        known.zones = answered(api.zones().await)?.map(Listing::into_items);
+    }
+    known.networks = answered(api.networks(&NetworkQuery::default()).await)?.map(Listing::into_items);
+    if let Some(capabilities) = answered(api.capabilities().await)? {
+        served.shared.cloud.server_grants(capabilities.api_limit);
+        known.version = Some(capabilities.version_text).filter(|text| !text.is_empty());
+    }
+    Ok(known)
+}
+
+/// A refusal tells nothing but that this may not be asked.
+fn answered<T>(result: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+    match result {
+        Ok(answer) => Ok(Some(answer)),
+        Err(ApiError::Denied(_) | ApiError::Rejected(_) | ApiError::Gone(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
