@@ -1,0 +1,252 @@
+//! Events that people see with `kubectl describe`: their reasons, and how they are written.
+//!
+//! Type and reason are the contract and all stand in [`TABLE`]; texts are for people. Events are core/v1 objects, since
+//! that is what the ClusterRole grants. An event that can't be written never fails the work it tells of: [`Recorder`] takes it without
+//! waiting, and drops it when too many wait. What is merged or held back is decided in `correlate`.
+
+mod correlate;
+mod writer;
+
+use std::borrow::Cow;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Service};
+use kube::{Resource, ResourceExt as _};
+use tokio::sync::mpsc;
+
+use crate::metrics::Metrics;
+
+pub use writer::Writer;
+
+/// Events that wait to be written; more are dropped.
+const WAITING: usize = 1000;
+
+/// Whether an event tells of the usual or of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// As it should be.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+impl Kind {
+    /// The word in the event.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// Who tells it: `source.component` of the event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Component {
+    /// Initialises nodes.
+    Node,
+    /// Deletes and taints nodes.
+    NodeLifecycle,
+    /// Serves Services.
+    Service,
+    /// The process itself.
+    Process,
+}
+
+impl Component {
+    /// The name in the event; the Go controllers' names.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Node => "cloud-node-controller",
+            Self::NodeLifecycle => "cloud-node-lifecycle-controller",
+            Self::Service => "service-controller",
+            Self::Process => "cloud-controller-manager",
+        }
+    }
+}
+
+/// Type and reason of an event.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reason {
+    /// Normal or Warning.
+    pub kind: Kind,
+    /// The word that programs may look for.
+    pub word: Cow<'static, str>,
+}
+
+/// A reason, who gives it, and when: a line of the reference for users.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Type and reason.
+    pub reason: Reason,
+    /// Who tells it.
+    pub component: Component,
+    /// When.
+    pub when: &'static str,
+}
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $name:ident = $kind:ident $word:literal by $component:ident;)+) => {
+        impl Reason {
+            $($(#[doc = $doc])+ pub const $name: Self = Self { kind: Kind::$kind, word: Cow::Borrowed($word) };)+
+        }
+
+        /// Every reason that this program gives by itself. A broker's notes may add others.
+        pub const TABLE: &[Entry] = &[
+            $(Entry { reason: Reason::$name, component: Component::$component, when: concat!($($doc),+) },)+
+        ];
+    };
+}
+
+reasons! {
+    /// A process became leader.
+    LEADER_ELECTION = Normal "LeaderElection" by Process;
+    /// A node got provider id, labels and addresses, and lost its taint.
+    SYNCED = Normal "Synced" by Node;
+    /// A node could not be initialised for a minute, with the reason.
+    CLOUD_NODE_INIT_FAILED = Warning "CloudNodeInitFailed" by Node;
+    /// A name of the cloud had to be changed to become a legal label value.
+    LABEL_VALUE_CHANGED = Warning "LabelValueChanged" by Node;
+    /// The addresses that the kubelet was started with are not among the machine's.
+    PROVIDED_NODE_IP_NOT_FOUND = Warning "ProvidedNodeIPNotFound" by Node;
+    /// The system UUID of a node names another machine than its provider id.
+    MACHINE_MISMATCH = Warning "MachineMismatch" by Node;
+    /// A node is about to be deleted, since its machine is proved gone.
+    DELETING_NODE = Normal "DeletingNode" by NodeLifecycle;
+    /// A node could not be deleted; it is tried again.
+    DELETING_NODE_FAILED = Warning "DeletingNodeFailed" by NodeLifecycle;
+    /// A node whose machine is gone is kept, since too many went at once or the scope changed.
+    NODE_DELETION_HELD = Warning "NodeDeletionHeld" by NodeLifecycle;
+    /// The machine of a node that is not Ready is switched off.
+    NODE_SHUTDOWN = Normal "NodeShutdown" by NodeLifecycle;
+    /// Work on a load balancer begins.
+    ENSURING_LOAD_BALANCER = Normal "EnsuringLoadBalancer" by Service;
+    /// The load balancer is what the Service asks for.
+    ENSURED_LOAD_BALANCER = Normal "EnsuredLoadBalancer" by Service;
+    /// The load balancer is about to be removed.
+    DELETING_LOAD_BALANCER = Normal "DeletingLoadBalancer" by Service;
+    /// Nothing of the load balancer is left.
+    DELETED_LOAD_BALANCER = Normal "DeletedLoadBalancer" by Service;
+    /// The load balancer has the present nodes.
+    UPDATED_LOAD_BALANCER = Normal "UpdatedLoadBalancer" by Service;
+    /// No node can serve.
+    UNAVAILABLE_LOAD_BALANCER = Warning "UnAvailableLoadBalancer" by Service;
+    /// The load balancer could not be made what the Service asks for.
+    SYNC_LOAD_BALANCER_FAILED = Warning "SyncLoadBalancerFailed" by Service;
+    /// The load balancer could not be removed.
+    DELETE_LOAD_BALANCER_FAILED = Warning "DeleteLoadBalancerFailed" by Service;
+    /// The load balancer could not be given the present nodes.
+    UPDATE_LOAD_BALANCER_FAILED = Warning "UpdateLoadBalancerFailed" by Service;
+}
+
+impl Reason {
+    /// A reason that a broker or another part gives in its own words.
+    pub fn told(kind: Kind, word: impl Into<String>) -> Self {
+        Self { kind, word: Cow::Owned(word.into()) }
+    }
+}
+
+/// The object that an event is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Subject {
+    api_version: String,
+    kind: String,
+    namespace: Option<String>,
+    name: String,
+    uid: String,
+    resource_version: String,
+}
+
+impl Subject {
+    /// Any object.
+    pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
+        Self {
+            api_version: K::api_version(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            namespace: object.namespace(),
+            name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
+            resource_version: object.resource_version().unwrap_or_default(),
+        }
+    }
+
+    /// Namespace that the event goes to; that of nodes is `default`.
+    pub fn event_namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or("default")
+    }
+
+    fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(self.api_version.clone()),
+            kind: Some(self.kind.clone()),
+            name: Some(self.name.clone()),
+            namespace: self.namespace.clone(),
+            resource_version: Some(self.resource_version.clone()).filter(|version| !version.is_empty()),
+            uid: Some(self.uid.clone()).filter(|uid| !uid.is_empty()),
+            field_path: None,
+        }
+    }
+}
+
+impl From<&Node> for Subject {
+    fn from(node: &Node) -> Self {
+        Self::of(node)
+    }
+}
+
+impl From<&Service> for Subject {
+    fn from(service: &Service) -> Self {
+        Self::of(service)
+    }
+}
+
+impl From<&Lease> for Subject {
+    fn from(lease: &Lease) -> Self {
+        Self::of(lease)
+    }
+}
+
+/// Something that happened to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Happening {
+    component: Component,
+    subject: Subject,
+    reason: Reason,
+    text: String,
+}
+
+/// Takes events from anywhere without waiting.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    component: Component,
+    waiting: mpsc::Sender<Happening>,
+    metrics: Metrics,
+}
+
+impl Recorder {
+    /// A recorder and the writer that must run for its events to be written.
+    pub fn new(metrics: Metrics) -> (Self, Writer) {
+        let (waiting, taken) = mpsc::channel(WAITING);
+        let recorder = Self { component: Component::Process, waiting, metrics: metrics.clone() };
+        (recorder, Writer::new(taken, metrics))
+    }
+
+    /// The same recorder in another one's name.
+    #[must_use]
+    pub fn of(&self, component: Component) -> Self {
+        Self { component, ..self.clone() }
+    }
+
+    /// Tells what happened. The text says what, to which object, and what to do, without times or ids of jobs, so that the same happening
+    /// has the same text.
+    pub fn publish(&self, subject: &Subject, reason: &Reason, text: impl Into<String>) {
+        let happening =
+            Happening { component: self.component, subject: subject.clone(), reason: reason.clone(), text: text.into() };
+        if self.waiting.try_send(happening).is_err() {
+            self.metrics.event_dropped();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! cloud-node-lifecycle-controller: looks at nodes that are not Ready, and carries out what [`super::lifecycle`] judges.
+
+use std::collections::HashMap;
+use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use runtime::clock;
+
+use super::lifecycle::{CONFIRM_DELETION, Held, History, Sight, Verdict};
+use super::lookup::{Asked, lookup, scope};
+use super::plan::{self, provider_id_of};
+use super::presence::Presence;
+use super::provider_id::ProviderId;
+use super::writes::{WriteError, Writes};
+use crate::broker::Broker;
+use crate::context::Context;
+use crate::events::{Component, Reason, Recorder};
+
+struct Monitor {
+    context: Arc<Context>,
+    broker: Broker,
+    writes: Writes,
+    events: Recorder,
+    history: History,
+    /// Holds that were told already, by UID.
+    told: HashMap<String, Discriminant<Held>>,
+    fault: Option<String>,
+}
+
+/// Starts the loop. Nodes must be watched already.
+pub fn start(context: &Arc<Context>, broker: &Broker) {
+    let mut monitor = Monitor {
+        context: Arc::clone(context),
+        broker: broker.clone(),
+        writes: Writes::new(context.client.clone(), context.leadership.clone()),
+        events: context.events.of(Component::NodeLifecycle),
+        history: History::default(),
+        told: HashMap::new(),
+        fault: None,
+    };
+    context.spawn("node-monitor", async move { monitor.run().await });
+}
+
+impl Monitor {
+    async fn run(&mut self) {
+        let (stop, period) = (self.context.stop(), self.context.settings.monitor_period);
+        loop {
+            let began = clock::now();
+            if stop.run_until_cancelled(self.once()).await.is_none() {
+                return;
+            }
+            let took = clock::now().saturating_duration_since(began);
+            self.context.metrics.monitor_seconds.observe(took.as_secs_f64());
+            if stop.run_until_cancelled(tokio::time::sleep(period)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    async fn once(&mut self) {
+        let nodes = self.context.nodes.all();
+        let sights: Vec<Sight> = nodes.iter().map(|node| sight(node)).collect();
+        let ask: HashMap<_, _> = self.history.observe(&sights, clock::now()).into_iter().collect();
+        for sight in &sights {
+            self.history.found(&sight.uid, self.context.machines.scope_of(&sight.uid).as_deref());
+        }
+        let asked: Vec<Asked> = nodes
+            .iter()
+            .zip(&sights)
+            .filter_map(|(node, sight)| {
+                ask.get(&sight.uid).map(|time| Asked { node: Arc::clone(node), not_ready_for: *time })
+            })
+            .collect();
+        let presences = self.ask(&asked).await;
+        let (cloud, all) = (presences.len() as u64, nodes.len() as u64);
+        self.context.metrics.nodes_looked_at(all.saturating_sub(cloud), cloud);
+        let (rules, scope) = (self.context.settings.rules, scope(&self.broker));
+        let verdicts = self.history.judge(&sights, &presences, scope.as_deref(), (&rules, clock::now()));
+        let held = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Hold(_))).count();
+        self.context.metrics.nodes_held.set(i64::try_from(held).unwrap_or(i64::MAX));
+        self.told.retain(|uid, _| sights.iter().any(|sight| sight.uid == *uid));
+        for (node, verdict) in nodes.iter().zip(verdicts) {
+            self.carry_out(node, verdict).await;
+        }
+    }
+
+    /// Answers by UID; none while the broker is away.
+    async fn ask(&mut self, asked: &[Asked]) -> HashMap<String, Presence> {
+        match lookup(&self.broker, &self.context.machines, asked).await {
+            Ok(presences) => {
+                self.fault = None;
+                asked.iter().map(|asked| asked.node.uid().unwrap_or_default()).zip(presences).collect()
+            }
+            Err(fault) => {
+                if self.fault.as_ref() != Some(&fault.text) {
+                    tracing::warn!(fault = %fault.text, "nothing is known of nodes that are not Ready, so they stay as they are");
+                    self.fault = Some(fault.text);
+                }
+                HashMap::new()
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, node: &Node, verdict: Verdict) {
+        let name = node.name_any();
+        if !matches!(verdict, Verdict::Hold(_)) {
+            self.told.remove(&node.uid().unwrap_or_default());
+        }
+        let done = match verdict {
+            Verdict::Leave => Ok(()),
+            Verdict::Taint => {
+                let done = self.writes.main_locked(node, plan::add_shutdown_taint).await;
+                if done.is_ok() {
+                    tracing::info!(node = %name, "the node's machine is switched off, so nothing is scheduled on it");
+                    self.events.publish(&node.into(), &Reason::NODE_SHUTDOWN, "the machine is switched off");
+                }
+                done
+            }
+            Verdict::Untaint => self.writes.main_locked(node, plan::remove_shutdown_taint).await,
+            Verdict::Delete(proof) => {
+                tracing::info!(node = %name, witness = proof.witness(), "the node's machine is gone, deleting the node");
+                return self.delete(node).await;
+            }
+            Verdict::Hold(held) => return self.hold(node, held),
+        };
+        match done {
+            Ok(()) | Err(WriteError::NoNode | WriteError::NotLeading) => {}
+            Err(error) => tracing::warn!(node = %name, fault = %error, "the node's taint was not changed, trying again"),
+        }
+    }
+
+    async fn delete(&self, node: &Node) {
+        self.events.publish(&node.into(), &Reason::DELETING_NODE, "the machine behind the node does not exist any more");
+        match self.writes.delete(node).await {
+            Ok(()) => {
+                self.context.metrics.nodes_deleted.inc();
+            }
+            // It changed or went meanwhile: the next run looks again.
+            Err(WriteError::Conflict | WriteError::NoNode | WriteError::NotLeading) => {}
+            Err(error @ WriteError::Failed(_)) => {
+                tracing::warn!(node = %node.name_any(), fault = %error, "the node was not deleted, trying again");
+                self.events.publish(&node.into(), &Reason::DELETING_NODE_FAILED, error.to_string());
+            }
+        }
+    }
+
+    fn hold(&mut self, node: &Node, held: Held) {
+        let kind = discriminant(&held);
+        if self.told.insert(node.uid().unwrap_or_default(), kind) == Some(kind) {
+            return;
+        }
+        tracing::warn!(node = %node.name_any(), "{}", held.text());
+        if held != Held::ThisMinute {
+            self.events.publish(&node.into(), &Reason::NODE_DELETION_HELD, held.text());
+        }
+    }
+}
+
+fn sight(node: &Node) -> Sight {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    Sight {
+        uid: node.uid().unwrap_or_default(),
+        // No condition is as good as Unknown.
+        ready: conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True"),
+        tainted: plan::has_shutdown_taint(node),
+        foreign: provider_id_of(node) == ProviderId::Foreign,
+        deleting: node.metadata.deletion_timestamp.is_some(),
+        confirmed: node.annotations().get(CONFIRM_DELETION).is_some_and(|value| value == "true"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::NodeCondition;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::ready(Some("True"), true)]
+    #[case::not_ready(Some("False"), false)]
+    #[case::unknown(Some("Unknown"), false)] // L-04
+    #[case::missing(None, false)] // L-41
+    fn only_ready_true_is_ready(#[case] status: Option<&str>, #[case] ready: bool) {
+        let mut node = Node::default();
+        let condition = |status: &str| NodeCondition { type_: "Ready".into(), status: status.into(), ..NodeCondition::default() };
+        node.status.get_or_insert_default().conditions = status.map(|status| vec![condition(status)]);
+        assert_eq!(sight(&node).ready, ready);
+    }
+}

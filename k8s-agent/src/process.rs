@@ -1,0 +1,269 @@
+//! How the process comes up, works and goes down.
+//!
+//! Up: endpoint, clients, election, and the broker's description, in parallel; watches and controllers only after this process leads. Down: no new work, what
+//! runs is finished, events are written, and only then the lease is given up, so that the next leader finds nothing half done. Whatever may heal is waited for with
+//! one line that says so; only a wrong command line and a lost lease end the process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, ResourceExt as _};
+use runtime::clock;
+use runtime::health::Gate;
+use runtime::host::Host;
+use runtime::link::Link;
+use runtime::tls::ClientTls;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::apiserver::{self, Clients, Explained as _};
+use crate::args::{Controller, ElectionSettings, Settings};
+use crate::broker::Broker;
+use crate::context::Context;
+use crate::election::{Election, Ended, Leadership, Throne};
+use crate::events::{Recorder, Writer};
+use crate::lease::{Candidate, Fence};
+use crate::metrics::Metrics;
+use crate::node::machines::Machines;
+use crate::node::{init, monitor, refresh};
+use crate::watch::Watch;
+
+/// Port of the endpoint, that of all cloud controllers.
+const PORT: u16 = 10258;
+/// Work at hand may go on for this long after a signal. What is left of the pod's grace period is for events and the lease.
+const DRAIN: Duration = Duration::from_secs(12);
+/// Events that still wait are written within this time.
+const FLUSH: Duration = Duration::from_secs(3);
+/// A leader that did not renew for this much longer than the lease is stuck.
+const STUCK: Duration = Duration::from_secs(20);
+/// Wait between two attempts to read the cluster's UID.
+const RETRY: Duration = Duration::from_secs(2);
+/// The namespace whose UID names the cluster.
+const CLUSTER: &str = "kube-system";
+
+/// What ends one after the other on the way down.
+#[derive(Clone, Default)]
+struct Stages {
+    /// No more events come.
+    flush: CancellationToken,
+    /// All events are written.
+    flushed: CancellationToken,
+    /// The lease may be given up.
+    release: CancellationToken,
+    /// The lease is lost: nothing may be finished.
+    lost: CancellationToken,
+}
+
+/// Runs until the host shuts down.
+pub async fn run(host: Host, settings: Settings) -> anyhow::Result<()> {
+    let metrics = Metrics::default();
+    host.metrics(|registry| metrics.register(registry));
+    let described = settings.describe();
+    host.configz("k8s-agent", move || described.clone());
+    if let Some(address) = runtime::admin::serve(&host, &settings.admin, PORT).await? {
+        tracing::info!(%address, "health and metrics are served");
+    }
+    let clients = settings.access.clients(&metrics).await?;
+    let process_id = Uuid::new_v4().to_string();
+    let (events, writer) = Recorder::new(metrics.clone());
+    let (throne, leadership) = Leadership::contested();
+    check_election(&host, &leadership);
+    let broker = connect(&host, &settings, (&leadership, &metrics, &process_id))?;
+    let election = settings.election.clone();
+    let candidate = (election, process_id, clients.clone(), throne, events.clone(), metrics.clone());
+    let work = clients.work.clone();
+    let context = Arc::new(Context {
+        host: host.clone(),
+        settings,
+        client: clients.work,
+        nodes: Watch::default(),
+        services: Watch::default(),
+        broker,
+        machines: Machines::default(),
+        events,
+        metrics,
+        leadership,
+        work: TaskTracker::new(),
+    });
+    let stages = Stages::default();
+    tokio::join!(
+        hold_office(&host, candidate, &stages),
+        write_events(writer, work, &stages),
+        lead_and_drain(context, &stages),
+    );
+    Ok(())
+}
+
+fn connect(
+    host: &Host,
+    settings: &Settings,
+    (leadership, metrics, process_id): (&Leadership, &Metrics, &str),
+) -> anyhow::Result<Option<Broker>> {
+    let Some(broker) = &settings.broker else { return Ok(None) };
+    let tls = broker.files.clone().map(ClientTls::load).transpose()?;
+    let link = Link::connect(host, broker.addresses.clone(), tls);
+    Ok(Some(Broker::new(link, leadership.clone(), metrics.clone(), process_id.to_owned())))
+}
+
+/// A leader that neither renews nor ends is stuck; a follower is well.
+fn check_election(host: &Host, leadership: &Leadership) {
+    let leadership = leadership.clone();
+    host.health().check("leaderElection", move || match leadership.overdue() {
+        Some(overdue) if overdue > STUCK => {
+            Err(format!("the lease ran out {} s ago and the process did not end", overdue.as_secs()))
+        }
+        _ => Ok(()),
+    });
+}
+
+type Office = (Option<ElectionSettings>, String, Clients, Throne, Recorder, Metrics);
+
+/// Gets the lease and keeps it; without election the process leads from its start.
+async fn hold_office(host: &Host, office: Office, stages: &Stages) {
+    let (settings, process_id, clients, throne, events, metrics) = office;
+    let Some(ElectionSettings { namespace, name, timing }) = settings else {
+        let transitions = u64::try_from(clock::unix().as_millis()).unwrap_or(u64::MAX);
+        tracing::info!("this process acts without leader election; be sure that no other one does");
+        throne.lead(Fence { lease_uid: process_id, transitions }, None);
+        stages.release.cancelled().await;
+        throne.end();
+        return;
+    };
+    let identity = format!("{}_{process_id}", hostname());
+    let election = Election {
+        leases: Api::<Lease>::namespaced(clients.lease, &namespace),
+        candidate: Candidate::new(&namespace, &name, identity, timing),
+        name,
+        throne,
+        events,
+        metrics,
+    };
+    if let Ended::Lost(why) = election.run(stages.release.clone()).await {
+        stages.lost.cancel();
+        host.fail(format!("the lease is lost: {why}"));
+    }
+}
+
+/// The name of this machine, or of the pod.
+fn hostname() -> String {
+    let read = |path| std::fs::read_to_string(path).ok();
+    let name = read("/proc/sys/kernel/hostname").or_else(|| read("/etc/hostname")).unwrap_or_default();
+    Some(name.trim()).filter(|name| !name.is_empty()).unwrap_or("k8s-agent").to_owned()
+}
+
+async fn write_events(writer: Writer, client: kube::Client, stages: &Stages) {
+    writer.run(client, stages.flush.clone()).await;
+    stages.flushed.cancel();
+}
+
+async fn lead_and_drain(context: Arc<Context>, stages: &Stages) {
+    let stop = context.stop();
+    let identified = CancellationToken::new();
+    start_describing(&context, identified.clone());
+    let led = async {
+        identified.cancelled().await;
+        context.leadership.begun().await;
+        start_work(&context).await;
+    };
+    stop.run_until_cancelled(led).await;
+    stop.cancelled().await;
+    context.work.close();
+    let idle = async {
+        tokio::select! {
+            () = context.work.wait() => {}
+            () = stages.lost.cancelled() => {}
+        }
+    };
+    if tokio::time::timeout(DRAIN, idle).await.is_err() {
+        tracing::warn!("some work is not finished; the next leader takes it up");
+    }
+    stages.flush.cancel();
+    if tokio::time::timeout(FLUSH, stages.flushed.cancelled()).await.is_err() {
+        tracing::warn!("some events were not written");
+    }
+    stages.release.cancel();
+}
+
+/// Finds out which cluster this is, then asks the broker how things stand, also while another process leads: so a standby that could not work is not ready.
+fn start_describing(context: &Arc<Context>, identified: CancellationToken) {
+    let kubernetes = context.host.gate("kube-apiserver");
+    let ready = context.broker.as_ref().map(|_| context.host.gate("broker"));
+    let context = Arc::clone(context);
+    let host = context.host.clone();
+    host.spawn("describe", async move {
+        let stop = context.stop();
+        let Some(uid) = stop.run_until_cancelled(cluster_uid(&context.client, &kubernetes)).await else { return };
+        if let Some(broker) = &context.broker {
+            broker.set_cluster_uid(uid);
+        }
+        identified.cancel();
+        if let (Some(broker), Some(ready)) = (&context.broker, ready) {
+            broker.keep_describing(ready, stop).await;
+        }
+    });
+}
+
+/// The UID of this cluster; empty if it may not be read. Waits for kube-apiserver.
+async fn cluster_uid(client: &kube::Client, ready: &Gate) -> String {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let mut told = String::new();
+    loop {
+        let fault = match namespaces.get(CLUSTER).await {
+            Ok(namespace) => {
+                ready.open();
+                return namespace.uid().unwrap_or_default();
+            }
+            Err(error) if apiserver::is_forbidden(&error) || apiserver::is_not_found(&error) => {
+                ready.open();
+                let fault = error.explain("get", "namespaces/kube-system");
+                tracing::warn!(%fault, "the cluster's UID is unknown, so the broker's configuration should name one");
+                return String::new();
+            }
+            Err(error) => error.explain("get", "namespaces/kube-system"),
+        };
+        ready.close(fault.clone());
+        if fault != told {
+            tracing::warn!(%fault, "waiting for kube-apiserver");
+            told = fault;
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Watches, and starts the controllers as soon as everything has been seen once.
+async fn start_work(context: &Arc<Context>) {
+    let stop = context.stop();
+    let (nodes, services, client) = (context.nodes.clone(), context.services.clone(), context.client.clone());
+    let (node_api, service_api) = (Api::all(client.clone()), Api::all(client));
+    let node_stop = stop.clone();
+    context.host.spawn("watch-nodes", async move { nodes.run(node_api, node_stop).await });
+    context.host.spawn("watch-services", async move { services.run(service_api, stop).await });
+    context.nodes.synced().await;
+    start_node_controllers(context);
+    context.services.synced().await;
+}
+
+fn start_node_controllers(context: &Arc<Context>) {
+    let Some(broker) = &context.broker else {
+        tracing::info!("no broker is configured, so nodes are left alone");
+        return;
+    };
+    for controller in context.settings.controllers.iter() {
+        match controller {
+            Controller::Node => {
+                init::start(context, broker);
+                refresh::start(context, broker);
+            }
+            Controller::NodeLifecycle => monitor::start(context, broker),
+            Controller::Route => {
+                tracing::info!("routes are not offered, so node-route-controller does not run");
+                continue;
+            }
+            Controller::Service => continue,
+        }
+        context.metrics.controller_runs(controller.alias());
+    }
+}
