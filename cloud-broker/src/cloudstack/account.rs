@@ -12,6 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use runtime::clock;
+use runtime::host::Host;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -102,6 +103,24 @@ pub struct Environment {
     pub shutdown: CancellationToken,
     /// What is counted.
     pub metrics: CloudStackMetrics,
+}
+
+impl Environment {
+    /// The environment that a host offers.
+    pub fn of(host: &Host, metrics: CloudStackMetrics) -> Self {
+        let (tasks, shutdown) = (TaskTracker::new(), host.shutdown());
+        let (running, ends) = (tasks.clone(), shutdown.clone());
+        host.spawn("calls to CloudStack", async move {
+            ends.cancelled().await;
+            running.close();
+            running.wait().await;
+        });
+        Self {
+            tasks,
+            shutdown,
+            metrics,
+        }
+    }
 }
 
 /// Why an account can't be made.

@@ -27,8 +27,6 @@ const UNKNOWN_POLLS: u32 = 2;
 /// Page of pending jobs; a server that allows less than this refuses, and each job is asked for.
 const PENDING_PAGE: usize = 100;
 
-/// How a job ended: the job, or `JobFailed`, `JobLost`, `Stopping`.
-pub(super) type JobEnd = Result<Job, ApiError>;
 
 /// What the server knows of a job.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,30 +60,30 @@ struct Inner {
 
 #[derive(Debug)]
 struct End {
-    sender: watch::Sender<Option<JobEnd>>,
+    sender: watch::Sender<Option<JobFate>>,
     _until_ended: Option<Guard>,
 }
 
 /// The end of a job, to come.
 #[derive(Debug, Clone)]
 pub(super) struct JobWait {
-    receiver: watch::Receiver<Option<JobEnd>>,
+    receiver: watch::Receiver<Option<JobFate>>,
     command: Command,
 }
 
 impl JobWait {
     /// A job that is over already.
-    pub(super) fn over(command: Command, end: JobEnd) -> Self {
+    pub(super) fn over(command: Command, end: JobFate) -> Self {
         Self {
             receiver: watch::channel(Some(end)).1,
             command,
         }
     }
 
-    /// Waits for the end.
-    pub(super) async fn end(mut self) -> JobEnd {
+    /// Waits for the end, which is never `Pending`.
+    pub(super) async fn end(mut self) -> Result<JobFate, ApiError> {
         match self.receiver.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(end)) => end.clone(),
+            Ok(Some(end)) => Ok(end.clone()),
             // Only a poller that was told to stop drops its jobs.
             Ok(None) | Err(_) => Err(ApiError::Stopping {
                 command: self.command,
@@ -159,6 +157,16 @@ impl Jobs {
         }
     }
 
+    /// Watches a job that somebody else has started, unless it is being watched.
+    pub(super) fn adopt(self: &Arc<Self>, account: &Arc<Account>, id: &JobId, duty: Duty) -> JobWait {
+        if let Some(wait) = self.wait(id) {
+            return wait;
+        }
+        let wait = self.sending(id, duty, None);
+        self.running(account, id, id, None);
+        wait
+    }
+
     /// The end of a job that is being watched.
     pub(super) fn wait(&self, id: &JobId) -> Option<JobWait> {
         let inner = self.inner.lock();
@@ -226,23 +234,13 @@ impl Jobs {
         let mut inner = self.inner.lock();
         let go_on = match answer {
             Ok(JobFate::Pending(_)) => inner.table.pending(&id, now),
-            Ok(JobFate::Succeeded(job)) => return inner.finish(account, &id, Ok(job)),
-            Ok(JobFate::Failed(job)) => {
-                let Some(command) = inner.table.duty(&id).map(|duty| duty.command) else {
-                    return;
-                };
-                return inner.finish(account, &id, Err(failure(command, &job)));
-            }
+            Ok(end @ (JobFate::Succeeded(_) | JobFate::Failed(_))) => return inner.finish(account, &id, end),
             Ok(JobFate::Unknown | JobFate::Foreign) => inner.table.senseless(&id, UNKNOWN_POLLS, now),
             Err(ApiError::Odd { .. } | ApiError::Rejected(_)) => inner.table.senseless(&id, VAIN_POLLS, now),
             Err(_) => inner.table.unanswered(&id, now),
         };
-        if !go_on && let Some(command) = inner.table.duty(&id).map(|duty| duty.command) {
-            let lost = ApiError::JobLost {
-                command,
-                job: id.clone(),
-            };
-            inner.finish(account, &id, Err(lost));
+        if !go_on {
+            inner.finish(account, &id, JobFate::Unknown);
         }
     }
 
@@ -258,7 +256,9 @@ impl Jobs {
             inner.may_list = pending.is_ok();
             let pending = pending.unwrap_or_default();
             let now = clock::now();
-            ids.into_iter().filter(|id| !(pending.contains(id) && inner.table.pending(id, now))).collect()
+            ids.into_iter()
+                .filter(|id| !(pending.contains(id) && inner.table.pending(id, now)))
+                .collect()
         };
         let asking: FuturesUnordered<_> = over.into_iter().map(|id| self.ask(account, id)).collect();
         asking.collect::<()>().await;
@@ -275,20 +275,17 @@ impl Jobs {
 }
 
 impl Inner {
-    fn finish(&mut self, account: &Account, id: &JobId, end: JobEnd) {
+    fn finish(&mut self, account: &Account, id: &JobId, end: JobFate) {
         if let Some(ended) = self.table.ended(id, clock::now()) {
-            account
-                .metrics()
-                .job_ended(account.name(), ended.duty.command.name(), ended.took);
-            let millis = u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX);
-            match &end {
-                Ok(_) => {
-                    tracing::debug!(command = ended.duty.command.name(), job = %id, ms = millis, "job succeeded")
-                }
-                Err(error) => {
-                    tracing::debug!(command = ended.duty.command.name(), job = %id, ms = millis, %error, "job failed");
-                }
-            }
+            let command = ended.duty.command.name();
+            account.metrics().job_ended(account.name(), command, ended.took);
+            let ms = u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX);
+            let outcome = match &end {
+                JobFate::Succeeded(_) => "succeeded",
+                JobFate::Failed(_) => "failed",
+                JobFate::Pending(_) | JobFate::Unknown | JobFate::Foreign => "lost",
+            };
+            tracing::debug!(command, job = %id, ms, outcome, "job is over");
         }
         account.metrics().jobs_running(account.name(), self.table.len());
         if let Some(waiting) = self.ends.remove(id) {
@@ -334,8 +331,19 @@ async fn pending_jobs(account: &Arc<Account>, caller: &Caller) -> Result<HashSet
         .collect())
 }
 
+/// What the end of a job means for the command that started it.
+pub(super) fn outcome(command: Command, id: &JobId, end: JobFate) -> Result<Job, ApiError> {
+    match end {
+        JobFate::Succeeded(job) => Ok(job),
+        JobFate::Failed(job) => Err(failure(command, &job)),
+        JobFate::Pending(_) | JobFate::Unknown | JobFate::Foreign => {
+            Err(ApiError::JobLost { command, job: id.clone() })
+        }
+    }
+}
+
 /// What a failed job says. Its result may be missing, and its code is 530 for nearly everything.
-pub(super) fn failure(command: Command, job: &Job) -> ApiError {
+fn failure(command: Command, job: &Job) -> ApiError {
     let result = job.result.as_ref().map(Fields::of);
     let code = result
         .and_then(|result| result.small::<u16>("errorcode"))

@@ -15,7 +15,7 @@ use crate::cloudstack::account::{Account, Caller, Pass};
 use crate::cloudstack::jobs::Duty;
 use crate::cloudstack::locks::Guard;
 use crate::cloudstack::paging::{Complete, Next, Pager};
-use crate::cloudstack::poller::{JobFate, JobWait, failure, query};
+use crate::cloudstack::poller::{JobFate, JobWait, outcome, query};
 use crate::cloudstack::types::{
     AclItemId, AddressId, Entity, Fields, FirewallRule, FirewallRuleId, Job, JobId, LoadBalancerRule,
     NetworkAclItem, PublicIpAddress, RuleId,
@@ -89,7 +89,7 @@ impl<T: Outcome> Started<T> {
     /// just made is better read from a list.
     pub async fn finished(self) -> Result<T, ApiError> {
         let command = self.command;
-        let job = self.wait.end().await?;
+        let job = outcome(command, &self.job, self.wait.end().await?)?;
         T::of(&job).ok_or_else(|| ApiError::Odd {
             command,
             reason: format!("job {} succeeded and left no object", job.id),
@@ -243,16 +243,14 @@ impl Api {
 
     /// Waits until a job is over, whoever started it, and tells its end. `command` is what it was started by.
     pub async fn await_job(&self, command: Command, id: &JobId) -> Result<JobFate, ApiError> {
-        if let Some(wait) = self.account().jobs().wait(id) {
-            // Its end is not the question, only that it has come.
-            let _ = wait.end().await;
-        } else if matches!(self.job(id).await?, JobFate::Pending(_)) {
-            let jobs = self.account().jobs();
-            let wait = jobs.sending(id, self.duty(command, None), None);
-            jobs.running(self.account(), id, id, None);
-            let _ = wait.end().await;
+        let jobs = self.account().jobs();
+        if let Some(wait) = jobs.wait(id) {
+            return wait.end().await;
         }
-        self.job(id).await
+        match self.job(id).await? {
+            JobFate::Pending(_) => jobs.adopt(self.account(), id, self.duty(command, None)).end().await,
+            end => Ok(end),
+        }
     }
 
     /// Waits until every job is over that was started for this piece of work, by this process, whoever waited for it then.
@@ -451,14 +449,9 @@ impl FirstPhase {
         }
         if fields.flag("success") == Some(true) {
             // Done on the spot.
-            self.account.jobs().not_sent(&self.job);
             let job = Job::on_the_spot(self.job.clone(), answer.clone());
-            let wait = JobWait::over(command, Ok(job));
-            return Ok(Taken {
-                job: self.job.clone(),
-                object,
-                wait,
-            });
+            let wait = self.over(JobFate::Succeeded(job));
+            return Ok(Taken { job: self.job.clone(), object, wait });
         }
         let reason = "neither a job nor success".to_owned();
         Err(ApiError::Odd {
@@ -466,6 +459,12 @@ impl FirstPhase {
             reason,
             maybe_executed: true,
         })
+    }
+
+    /// Nothing is left to watch.
+    fn over(&self, end: JobFate) -> JobWait {
+        self.account.jobs().not_sent(&self.job);
+        JobWait::over(self.duty.command, end)
     }
 
     /// Asks for the job by the id it was given.
@@ -484,15 +483,8 @@ impl FirstPhase {
                         .running(&self.account, &self.job, &self.job, object);
                     (job, wait)
                 }
-                Ok(JobFate::Succeeded(job)) => {
-                    self.account.jobs().not_sent(&self.job);
-                    (job.clone(), JobWait::over(self.duty.command, Ok(job)))
-                }
-                Ok(JobFate::Failed(job)) => {
-                    self.account.jobs().not_sent(&self.job);
-                    let end = Err(failure(self.duty.command, &job));
-                    (job, JobWait::over(self.duty.command, end))
-                }
+                Ok(JobFate::Succeeded(job)) => (job.clone(), self.over(JobFate::Succeeded(job))),
+                Ok(JobFate::Failed(job)) => (job.clone(), self.over(JobFate::Failed(job))),
                 Ok(JobFate::Unknown | JobFate::Foreign) | Err(_) => continue,
             };
             tracing::debug!(command = self.duty.command.name(), job = %job.id, "lost answer found by its job");

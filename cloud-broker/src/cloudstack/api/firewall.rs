@@ -49,6 +49,11 @@ impl Api {
         .await
     }
 
+    /// Every firewall rule in scope.
+    pub async fn all_firewall_rules(&self) -> Result<Listing<FirewallRule>, ApiError> {
+        self.list(Command::ListFirewallRules, Params::new()).await
+    }
+
     /// Makes a firewall rule; `Conflict` if one with the same ports shares a source, letter by letter. One after the
     /// other per address, its job included, since the server's lock lasts as long.
     pub async fn create_firewall_rule(

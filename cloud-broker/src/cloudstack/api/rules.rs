@@ -119,6 +119,14 @@ impl Api {
             .await
     }
 
+    /// Makes a rule and does not ask for its job: without an implicit firewall rule the job only reads the rule again, and
+    /// whatever comes next fails if there is none.
+    pub async fn create_rule_at_once(&self, rule: &CreateRule) -> Result<Option<RuleId>, ApiError> {
+        let started = self.create_rule(rule).await?;
+        self.account().jobs().not_sent(started.job());
+        Ok(started.id())
+    }
+
     /// Changes a rule. A failed job is never success, and the list then shows values that the router may not have.
     pub async fn update_rule(&self, id: &RuleId, change: &RuleChange) -> Result<Started<()>, ApiError> {
         if *change == RuleChange::default() {

@@ -129,10 +129,7 @@ fn a_machine_is_read_with_its_interfaces_whatever_spelling_the_values_have() {
     assert_eq!(machine.display_name, "node-a");
     assert_eq!(machine.state, MachineState::Running);
     assert!(machine.busy);
-    assert_eq!(
-        machine.tags,
-        [Tag::new("cluster", "c1")]
-    );
+    assert_eq!(machine.tags, [Tag::new("cluster", "c1")]);
     let nic = machine.default_nic().unwrap();
     assert_eq!(nic.ipv4, Some(Ipv4Addr::new(10, 1, 1, 31)));
     assert_eq!(nic.secondary, ["10.1.1.32".parse::<IpAddr>().unwrap()]);
