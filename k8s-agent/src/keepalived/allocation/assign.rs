@@ -3,7 +3,7 @@
 //! Decides who gets which address and forward method, one after the other: Services that name an address first, then
 //! the oldest. A wish that can't be met never changes what a Service has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::super::claim::{AddressWish, Claim, Family, MethodWish, Standing};
@@ -18,19 +18,25 @@ use super::{Draft, Held, Origin, share};
 /// The record list may grow to this many bytes; the server allows 262144 for all annotations together.
 const RECORDS_LIMIT: usize = 250_000;
 
-/// Brings every Service that asks up to date.
+/// Brings every Service that asks up to date: those with a record first, since they may make room for the others.
 pub(super) fn assign(draft: &mut Draft<'_>) {
     let mut asking: Vec<&Claim> =
         draft.situation.claims.iter().filter(|claim| claim.standing == Standing::Asked).collect();
     let names_address = |claim: &Claim| matches!(claim.wish.address, Ok(Some(_)));
     asking.sort_by_key(|claim| (!names_address(claim), claim.created, claim.full_name()));
+    let recorded: BTreeSet<&str> = draft.held.iter().map(|held| held.claim.uid.as_str()).collect();
+    let (present, new): (Vec<&Claim>, Vec<&Claim>) =
+        asking.into_iter().partition(|claim| recorded.contains(claim.uid.as_str()));
+    let wanted = change_methods(draft, &present);
+    change_addresses(draft, &present, &wanted);
+    finish_methods(draft, &present, &wanted);
+    for claim in present {
+        refuse_odd_record(draft, claim);
+    }
+    // Addresses that were given up stay taken as long as a status shows them.
     let mut taken = draft.taken();
-    for claim in asking {
-        match draft.of_claim(claim) {
-            Some(place) => update(draft, claim, place),
-            None => admit(draft, claim, &taken),
-        }
-        // Given up addresses stay taken until the status says so.
+    for claim in new {
+        admit(draft, claim, &taken);
         taken.extend(draft.of_claim(claim).and_then(|place| draft.held.get(place)?.record.address()));
     }
 }
@@ -39,82 +45,114 @@ fn asker(claim: &Claim) -> Asker<'_> {
     Asker { namespace: &claim.namespace, labels: &claim.labels, pool: claim.wish.pool.as_deref() }
 }
 
-/// A Service with a record: a new request is met, or reported and ignored.
-fn update<'a>(draft: &mut Draft<'a>, claim: &'a Claim, place: usize) {
-    if let Some(note) = family_refusal(claim) {
-        draft.note(claim, note.reason, format!("{}; what it has stays", note.text));
-    }
-    let Some(held) = draft.held.get(place) else { return };
-    let (present, had) = (held.record.ip.clone(), held.record.method.clone());
-    let method = match wanted(draft, claim) {
-        Ok(method) => match leaves_sharing(draft, claim, held, method) {
-            None => method.text().to_owned(),
-            Some(note) => {
-                draft.note(claim, note.reason, note.text);
-                had
+/// The methods that Services with a record should have, by UID; those that can have it at once get it.
+fn change_methods(draft: &mut Draft<'_>, present: &[&Claim]) -> BTreeMap<String, Method> {
+    let mut wishes = BTreeMap::new();
+    for claim in present {
+        if let Some(note) = family_refusal(claim) {
+            draft.note(claim, note.reason, format!("{}; what it has stays", note.text));
+        }
+        match wanted(draft, claim) {
+            Ok(method) => {
+                wishes.insert(claim.uid.clone(), method);
+                if shared_with(draft, claim, method).is_none() {
+                    set_method(draft, claim, method);
+                }
             }
-        },
-        Err(note) => {
-            draft.note(claim, note.reason, format!("{}; the forward method stays as it is", note.text));
-            had
-        }
-    };
-    let move_to = match &claim.wish.address {
-        Ok(Some(wish)) if wish.to_string() != present => Some(*wish),
-        Ok(_) => None,
-        Err(problem) => {
-            draft.note(claim, reason_of(problem), format!("{problem}; the address {present} stays"));
-            None
-        }
-    };
-    let address = move_to.and_then(|wish| {
-        let verdict = take(draft, claim, wish, Method::parse(&method).unwrap_or_default());
-        match verdict {
-            Ok(()) => Some(wish),
             Err(note) => {
-                draft.note(claim, note.reason, format!("{}; the address {present} stays", note.text));
-                None
+                draft.note(claim, note.reason, format!("{}; the forward method stays as it is", note.text));
             }
         }
-    });
-    if let Some(address) = address {
-        draft.note(claim, Reason::IpAllocated, format!("moves from {present} to {address}, as requested"));
     }
-    if let Some(held) = draft.held.get_mut(place) {
-        if let Some(address) = address {
-            held.record.ip = address.to_string();
-            claim.namespace.clone_into(&mut held.record.namespace);
-            claim.name.clone_into(&mut held.record.name);
+    wishes
+}
+
+/// Those whose address is shared may leave the method that makes it possible only when they are alone.
+fn finish_methods(draft: &mut Draft<'_>, present: &[&Claim], wanted: &BTreeMap<String, Method>) {
+    for claim in present {
+        let Some(method) = wanted.get(&claim.uid).copied() else { continue };
+        match shared_with(draft, claim, method) {
+            None => set_method(draft, claim, method),
+            Some(other) => {
+                let text = format!("its address is shared with {other}, so the forward method stays VIP");
+                draft.note(claim, Reason::InvalidForwardMethod, text);
+            }
         }
-        held.record.method = method;
     }
-    refuse_odd_record(draft, claim, place);
+}
+
+fn set_method(draft: &mut Draft<'_>, claim: &Claim, method: Method) {
+    if let Some(held) = draft.held.iter_mut().find(|held| held.claim.uid == claim.uid) {
+        method.text().clone_into(&mut held.record.method);
+    }
+}
+
+/// Somebody who shares the address, where the method would end that.
+fn shared_with(draft: &Draft<'_>, claim: &Claim, method: Method) -> Option<String> {
+    let held = draft.held.get(draft.of_claim(claim)?)?;
+    if method.is_vip() || !held.method().is_some_and(Method::is_vip) {
+        return None;
+    }
+    let mut members = draft.at(held.record.address()?);
+    members.find(|other| other.claim.uid != claim.uid).map(|other| other.claim.full_name())
+}
+
+/// Moves Services that ask for another address, as long as one move makes room for the next.
+fn change_addresses<'a>(draft: &mut Draft<'a>, present: &[&'a Claim], wanted: &BTreeMap<String, Method>) {
+    let mut refused: BTreeMap<&str, Note> = BTreeMap::new();
+    let mut moved = true;
+    while std::mem::take(&mut moved) {
+        for claim in present {
+            let Some(held) = draft.of_claim(claim).and_then(|place| draft.held.get(place)) else { continue };
+            let (from, recorded) = (held.record.ip.clone(), held.method().unwrap_or_default());
+            match &claim.wish.address {
+                Ok(Some(wish)) if wish.to_string() != from => {
+                    let method = wanted.get(&claim.uid).copied().unwrap_or(recorded);
+                    match take(draft, claim, *wish, method) {
+                        Ok(()) => {
+                            relocate(draft, claim, *wish);
+                            refused.remove(claim.uid.as_str());
+                            moved = true;
+                        }
+                        Err(note) => {
+                            let text = format!("{}; the address {from} stays", note.text);
+                            refused.insert(&claim.uid, Note { text, ..note });
+                        }
+                    }
+                }
+                Ok(_) => {}
+                Err(problem) => {
+                    let text = format!("{problem}; the address {from} stays");
+                    refused.insert(&claim.uid, Note::new(reason_of(problem), text));
+                }
+            }
+        }
+    }
+    for claim in present {
+        if let Some(note) = refused.remove(claim.uid.as_str()) {
+            draft.note(claim, note.reason, note.text);
+        }
+    }
+}
+
+fn relocate(draft: &mut Draft<'_>, claim: &Claim, to: Ipv4Addr) {
+    let Some(held) = draft.held.iter_mut().find(|held| held.claim.uid == claim.uid) else { return };
+    let from = std::mem::replace(&mut held.record.ip, to.to_string());
+    claim.namespace.clone_into(&mut held.record.namespace);
+    claim.name.clone_into(&mut held.record.name);
+    draft.note(claim, Reason::IpAllocated, format!("moves from {from} to {to}, as requested"));
 }
 
 /// A recorded address that is not canonical can't be published by us.
-fn refuse_odd_record(draft: &mut Draft<'_>, claim: &Claim, place: usize) {
-    let Some(held) = draft.held.get(place).filter(|held| held.record.address().is_none()) else { return };
-    let record = held.record.clone();
+fn refuse_odd_record(draft: &mut Draft<'_>, claim: &Claim) {
+    let odd = draft.held.iter().find(|held| held.claim.uid == claim.uid && held.record.address().is_none());
+    let Some(record) = odd.map(|held| held.record.clone()) else { return };
     let text = format!(
         "the recorded address \"{}\" is not in canonical form and is left alone; set spec.loadBalancerIP to the address meant",
         record.ip
     );
     draft.findings.push(super::Finding::NotCanonical(record));
     draft.refuse(claim, Note::new(Reason::InvalidLoadBalancerIp, text));
-}
-
-/// Who shares an address must keep the method that makes it possible.
-fn leaves_sharing(draft: &Draft<'_>, claim: &Claim, held: &Held<'_>, method: Method) -> Option<Note> {
-    let address = held.record.address()?;
-    if method.is_vip() || !held.method().is_some_and(Method::is_vip) {
-        return None;
-    }
-    let other = draft.at(address).find(|other| other.claim.uid != claim.uid)?;
-    let text = format!(
-        "the address {address} is shared with {}, so the forward method stays VIP",
-        other.claim.full_name()
-    );
-    Some(Note::new(Reason::InvalidForwardMethod, text))
 }
 
 /// A Service without a record: it gets an address, or hears why not.

@@ -265,7 +265,7 @@ fn lowest_free(world: &World) -> Option<Ipv4Addr> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
     fn invariants_1_to_8_hold_over_every_history(events in history()) {
