@@ -53,9 +53,9 @@ fn a_holder_is_believed_until_its_record_did_not_change_for_its_duration_by_our_
 #[test]
 fn every_change_of_the_record_starts_the_wait_again() {
     let (mut me, start) = (candidate("me"), runtime::clock::now());
-    for tick in 0..20 {
+    for tick in 0..20_u32 {
         let lease = held_by("other", i64::from(tick), 0);
-        let act = me.decide(Some(&lease), after(start, u64::from(tick.unsigned_abs()) * 14), wall(0));
+        let act = me.decide(Some(&lease), after(start, u64::from(tick) * 14), wall(0));
         assert!(matches!(act, Act::Wait { .. }), "tick {tick}: {act:?}");
     }
 }

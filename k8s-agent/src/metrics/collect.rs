@@ -44,13 +44,13 @@ impl Collector for Queues {
                 ConstGauge::new(value(reading)).encode(family.encode_family(labels)?)
             })
         };
-        family("workqueue_depth", "Keys that are due", |reading| {
+        family("workqueue_depth", "Keys that are due.", |reading| {
             f64::from(u32::try_from(reading.depth).unwrap_or(u32::MAX))
         })?;
-        family("workqueue_unfinished_work_seconds", "Seconds of work in progress", |reading| reading.unfinished)?;
+        family("workqueue_unfinished_work_seconds", "Seconds of work in progress.", |reading| reading.unfinished)?;
         family(
             "workqueue_longest_running_processor_seconds",
-            "Seconds of the longest work in progress",
+            "Seconds of the longest work in progress.",
             |reading| reading.longest,
         )
     }
