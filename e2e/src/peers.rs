@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use crate::cluster::Cluster;
 use crate::processes::{Process, Program, free_port};
 use crate::proxy::Proxy;
 use crate::settings::Settings;
@@ -79,6 +80,44 @@ pub struct Place<'a> {
     pub kubeconfig: &'a Path,
     /// The proxy its configuration points to.
     pub proxy: &'a Proxy,
+}
+
+/// Starts keepalived-cloud-provider, as root: it knows only the way in that pods have, so it gets a mount namespace in
+/// which an administrator's token lies where a pod's would. None where the binary is absent.
+pub async fn keepalived(
+    settings: &Settings,
+    cluster: &Cluster,
+    token: &str,
+    pool: &str,
+    dir: &Path,
+) -> Result<Option<Process>> {
+    let archive = settings
+        .shared("peers")
+        .map(|dir| dir.join("keepalived-cloud-provider-ccc727f.xz"));
+    let Some(archive) = archive else { return Ok(None) };
+    let binary = unpacked(&archive).await?;
+    let secret = dir.join("keepalived-peer.token");
+    std::fs::write(&secret, token)?;
+    let script = r#"mount -t tmpfs tmpfs /run && d=/run/secrets/kubernetes.io/serviceaccount && mkdir -p $d &&
+        cp "$1" $d/token && cp "$2" $d/ca.crt && printf kube-system > $d/namespace && shift 2 && exec "$@""#;
+    let program = Program::new("keepalived-cloud-provider", "/usr/bin/unshare")
+        .args(["-m", "bash", "-c", script, "sh"])
+        .arg(secret)
+        .arg(&cluster.plane.ca_file)
+        .arg(binary)
+        .arg(format!("--kubeconfig={}", cluster.plane.kubeconfig.display()))
+        .args([
+            "--leader-elect=false",
+            "--address=127.0.0.1",
+            "--configure-cloud-routes=false",
+        ])
+        .args(["--logtostderr", "--v=4", &format!("--port={}", free_port()?)])
+        .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        .env("KUBERNETES_SERVICE_PORT", cluster.plane.port()?.to_string())
+        .env("KEEPALIVED_NAMESPACE", "kube-system")
+        .env("KEEPALIVED_CONFIG_MAP", "vip-configmap")
+        .env("KEEPALIVED_SERVICE_CIDR", pool);
+    program.start(dir).await.map(Some)
 }
 
 async fn unpacked(archive: &Path) -> Result<PathBuf> {

@@ -106,14 +106,19 @@ async fn put(cluster: &Cluster, kind: &str, namespace: Option<&str>, name: &str,
 }
 
 impl Account {
-    /// Writes a kubeconfig with a token of this account. `server` may be another way to the API server.
-    pub async fn kubeconfig(&self, cluster: &Cluster, server: &str, file: &Path) -> Result<PathBuf> {
+    /// A token of this account, good for two hours.
+    pub async fn token(&self, cluster: &Cluster) -> Result<String> {
         let api: Api<ServiceAccount> = Api::namespaced(cluster.client(), &self.namespace);
         let ask: TokenRequest = object(json!({"spec": {"audiences": [], "expirationSeconds": 7200}}))?;
         let answer = api
             .create_token_request(&self.name, &PostParams::default(), &ask)
             .await?;
-        let token = answer.status.context("no token in the answer")?.token;
+        Ok(answer.status.context("no token in the answer")?.token)
+    }
+
+    /// Writes a kubeconfig with a token of this account. `server` may be another way to the API server.
+    pub async fn kubeconfig(&self, cluster: &Cluster, server: &str, file: &Path) -> Result<PathBuf> {
+        let token = self.token(cluster).await?;
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "agent"}}],

@@ -31,6 +31,8 @@ pub enum Layer {
     Data,
     /// What happens when something is broken: simulator.
     Fault,
+    /// Addresses from a pool, announced by keepalived: the agent alone, no CloudStack at all.
+    Pool,
 }
 
 impl fmt::Display for Layer {
@@ -39,6 +41,7 @@ impl fmt::Display for Layer {
             Self::Control => "control",
             Self::Data => "data",
             Self::Fault => "fault",
+            Self::Pool => "pool",
         })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::api::core::v1::{Event, Service};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, FINALIZER, merge, object};
@@ -116,6 +116,16 @@ impl<'a> Handle<'a> {
     /// Its present form.
     pub async fn get(&self) -> Result<Service> {
         Ok(self.cluster.services(&self.namespace).get(&self.name).await?)
+    }
+
+    /// All Services of its namespace.
+    pub async fn siblings(&self) -> Result<Vec<Service>> {
+        Ok(self
+            .cluster
+            .services(&self.namespace)
+            .list(&ListParams::default())
+            .await?
+            .items)
     }
 
     /// Lays a merge patch over it.

@@ -6,8 +6,8 @@ mod inventory;
 mod real;
 mod simulator;
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
 
 pub use client::{Client, Keys, Refused};
 pub use inventory::{Address, Firewall, Inventory, Rule, text};
@@ -37,6 +37,15 @@ impl std::fmt::Display for Kind {
             Self::CloudStack => "cloudstack",
         })
     }
+}
+
+/// A machine that a scenario made.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub id: String,
 }
 
 /// One CloudStack and the account the scenarios use.
@@ -124,8 +133,23 @@ impl Cloud {
         Ok(text(found.with_context(|| format!("no network {name}"))?, "id"))
     }
 
-    /// Makes one more machine like node-1.
-    pub async fn add_machine(&self, name: &str) -> Result<String> {
+    /// Makes one more machine in the scenarios' network.
+    pub async fn add_machine(&self, name: &str) -> Result<Machine> {
+        match &self.simulator {
+            Some(simulator) => {
+                let body = json!({"name": name, "network": NETWORK});
+                simulator.control("machines", &body).await?;
+            }
+            None => self.deploy(name).await?,
+        }
+        Ok(Machine {
+            name: name.to_owned(),
+            id: self.machine_id(name).await?,
+        })
+    }
+
+    /// The same on a real server: a machine like node-1.
+    async fn deploy(&self, name: &str) -> Result<()> {
         let like = self.machine("node-1").await?;
         let network = self.network_id(NETWORK).await?;
         let [zone, template, offering] =
@@ -137,29 +161,35 @@ impl Cloud {
             ("serviceofferingid", offering.as_str()),
             ("networkids", network.as_str()),
         ];
-        let made = self.client.run("deployVirtualMachine", &params).await?;
-        let id = text(&made["virtualmachine"], "id");
-        ensure!(!id.is_empty(), "deployVirtualMachine answered {made}");
-        Ok(id)
+        self.client.run("deployVirtualMachine", &params).await?;
+        Ok(())
     }
 
     /// Destroys a machine: afterwards its owner can't see it any more.
-    pub async fn destroy_machine(&self, id: &str) -> Result<()> {
-        self.client.run("destroyVirtualMachine", &[("id", id)]).await?;
-        Ok(())
+    pub async fn destroy_machine(&self, machine: &Machine) -> Result<()> {
+        self.order(machine, "destroy", "destroyVirtualMachine").await
     }
 
     /// Stops a machine.
-    pub async fn stop_machine(&self, id: &str) -> Result<()> {
-        self.client
-            .run("stopVirtualMachine", &[("id", id), ("forced", "true")])
-            .await?;
-        Ok(())
+    pub async fn stop_machine(&self, machine: &Machine) -> Result<()> {
+        self.order(machine, "stop", "stopVirtualMachine").await
     }
 
     /// Starts a machine.
-    pub async fn start_machine(&self, id: &str) -> Result<()> {
-        self.client.run("startVirtualMachine", &[("id", id)]).await?;
+    pub async fn start_machine(&self, machine: &Machine) -> Result<()> {
+        self.order(machine, "start", "startVirtualMachine").await
+    }
+
+    async fn order(&self, machine: &Machine, word: &str, command: &str) -> Result<()> {
+        match &self.simulator {
+            Some(simulator) => {
+                let path = format!("machines/{}/{word}", machine.name);
+                simulator.control(&path, &json!({})).await?;
+            }
+            None => {
+                self.client.run(command, &[("id", &machine.id)]).await?;
+            }
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{Keys, MACHINES, NETWORK, ZONE};
@@ -68,17 +68,19 @@ impl Simulator {
         let pair = json!({"labuser": {"apikey": keys.api, "secretkey": keys.secret}});
         let keyfile = write(dir, "keys.json", &pair)?;
         let address = format!("127.0.0.1:{}", free_port()?);
-        let mut program = Program::new("cloudstack-simulator", settings.binary("cloudstack-simulator")?)
+        let program = Program::new("cloudstack-simulator", settings.binary("cloudstack-simulator")?)
             .args(["--listen", &address])
             .arg("--seed")
             .arg(&seed)
             .arg("--keys")
             .arg(&keyfile)
-            .arg(format!("--router-job={}ms", options.router_job.as_millis()))
+            .arg(format!("--router-ms={}", options.router_job.as_millis()))
+            .arg(if options.router.is_some() {
+                "--haproxy=auto"
+            } else {
+                "--haproxy=off"
+            })
             .args(&options.more);
-        if options.router.is_some() {
-            program = program.arg("--router=haproxy");
-        }
         let process = program.start(dir).await?;
         let http = reqwest::Client::builder()
             .timeout(Duration::from_secs(10))
@@ -102,8 +104,10 @@ impl Simulator {
     /// Sends a request to the simulator's own controls.
     pub async fn control(&self, path: &str, body: &Value) -> Result<Value> {
         let request = self.http.post(format!("{}/{path}", self.admin)).json(body);
-        let answer = request.send().await?.error_for_status()?;
+        let answer = request.send().await?;
+        let status = answer.status();
         let text = answer.text().await?;
+        ensure!(status.is_success(), "the simulator refused {path}: {text}");
         if text.is_empty() {
             Ok(Value::Null)
         } else {

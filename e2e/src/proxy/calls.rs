@@ -35,7 +35,7 @@ impl Kind {
 pub struct Call {
     /// Its command.
     pub command: String,
-    /// Its parameters but the secret ones.
+    /// Its parameters but the secret ones and those of every call.
     pub params: BTreeMap<String, String>,
     /// HTTP status of the answer; 0 before there is one.
     pub status: u16,
@@ -46,8 +46,17 @@ impl Call {
     pub fn parse(query: &str, body: &[u8]) -> Self {
         let mut params = BTreeMap::new();
         for (name, value) in pairs(query, body) {
-            let secret = ["apikey", "signature", "secretkey", "sessionkey"];
-            if !secret.contains(&name.to_lowercase().as_str()) {
+            // Secrets, and what every call carries.
+            let left_out = [
+                "apikey",
+                "signature",
+                "secretkey",
+                "sessionkey",
+                "expires",
+                "response",
+                "signatureversion",
+            ];
+            if !left_out.contains(&name.to_lowercase().as_str()) {
                 params.insert(name, value);
             }
         }

@@ -9,13 +9,14 @@ mod control;
 mod data;
 mod expect;
 mod fault;
+mod pool;
 
 use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     e2e::init();
-    let scenarios = [control::all(), data::all(), fault::all()].concat();
+    let scenarios = [control::all(), data::all(), fault::all(), pool::all()].concat();
     match e2e::runner::run(scenarios).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

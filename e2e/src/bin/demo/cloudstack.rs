@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cloud::{Cloud, MACHINES, NETWORK, Router, Simulator, SimulatorOptions, text};
+use e2e::cloud::{Cloud, MACHINES, Machine, NETWORK, Router, Simulator, SimulatorOptions, text};
 use e2e::cluster::{ANNOTATION, Cluster, UNINITIALIZED, addresses, has_taint};
 use e2e::pki::Authority;
 use e2e::product::{Broker, Joint, Mutual, cluster_section};
@@ -139,7 +139,8 @@ async fn show(world: &World, steps: &mut Steps, haproxy: bool) -> Result<()> {
     }
     let at = SocketAddr::new(ip.parse()?, PORT);
     packets(steps, at, haproxy).await?;
-    let (name, id) = grow(world, steps, &service).await?;
+    let machine = grow(world, steps, &service).await?;
+    let name = machine.name.clone();
     if haproxy {
         backends.push(backend(world, &name, port).await?);
         let answers = async {
@@ -157,7 +158,7 @@ async fn show(world: &World, steps: &mut Steps, haproxy: bool) -> Result<()> {
             "haproxy is not installed",
         );
     }
-    shrink(world, steps, &service, &name, &id).await?;
+    shrink(world, steps, &service, &machine).await?;
     end(world, steps, &service).await
 }
 
@@ -243,24 +244,25 @@ async fn packets(steps: &mut Steps, at: SocketAddr, haproxy: bool) -> Result<()>
     steps.step(title, work).await
 }
 
-async fn grow(world: &World, steps: &mut Steps, service: &Handle<'_>) -> Result<(String, String)> {
+async fn grow(world: &World, steps: &mut Steps, service: &Handle<'_>) -> Result<Machine> {
     let name = "node-4".to_owned();
     let work = async {
-        let id = world.cloud.add_machine(&name).await?;
+        let machine = world.cloud.add_machine(&name).await?;
         world.cluster.register(&name).await?;
         world.cluster.initialised(&name, SOON).await?;
         members(world, service, &name, true).await?;
         Ok((
-            (name.clone(), id),
+            machine,
             vec![format!("{name} is initialised and a member of the load balancer")],
         ))
     };
     steps.step("A fourth machine joins", work).await
 }
 
-async fn shrink(world: &World, steps: &mut Steps, service: &Handle<'_>, name: &str, id: &str) -> Result<()> {
+async fn shrink(world: &World, steps: &mut Steps, service: &Handle<'_>, machine: &Machine) -> Result<()> {
+    let name = machine.name.as_str();
     let work = async {
-        world.cloud.destroy_machine(id).await?;
+        world.cloud.destroy_machine(machine).await?;
         world.cluster.set_ready(name, false).await?;
         wait::until_holds(SOON, format!("node {name} is gone"), || async {
             Ok(world.cluster.node(name).await?.map(|_| "it is there".to_owned()))

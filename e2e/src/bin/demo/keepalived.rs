@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::Cluster;
-use e2e::processes::Program;
+use e2e::pool;
 use e2e::product::Agent;
 use e2e::rbac;
 use e2e::service::{Handle, Wanted};
@@ -134,9 +134,9 @@ async fn show(cluster: &Cluster, maps: &Api<ConfigMap>, steps: &mut Steps, dir: 
         Some(program) => {
             steps
                 .step(title, async {
-                    let addresses: Vec<_> = entries(maps).await?.into_keys().collect();
-                    let lines = vec![checked(&program, dir, &addresses).await?];
-                    Ok(((), lines))
+                    pool::checked(&program, dir, &entries(maps).await?).await?;
+                    let file = dir.join("keepalived.conf");
+                    Ok(((), vec![format!("keepalived accepts {}", file.display())]))
                 })
                 .await?;
         }
@@ -158,24 +158,4 @@ async fn show(cluster: &Cluster, maps: &Api<ConfigMap>, steps: &mut Steps, dir: 
 
 async fn entries(maps: &Api<ConfigMap>) -> Result<std::collections::BTreeMap<String, String>> {
     Ok(maps.get(CONFIG_MAP).await?.data.unwrap_or_default())
-}
-
-/// Renders what kube-keepalived-vip makes of these addresses, without live endpoints, and lets keepalived check it.
-async fn checked(program: &Path, dir: &Path, addresses: &[String]) -> Result<String> {
-    let file = dir.join("keepalived.conf");
-    let text = format!(
-        "global_defs {{\n  vrrp_version 3\n  dynamic_interfaces\n}}\nvrrp_instance vips {{\n  state BACKUP\n  interface demo0\n  \
-         virtual_router_id 50\n  priority 100\n  nopreempt\n  advert_int 1\n  virtual_ipaddress {{\n    {}\n  }}\n}}\n",
-        addresses.join("\n    ")
-    );
-    std::fs::write(&file, text)?;
-    let log = dir.join("keepalived-check.log");
-    let check = Program::new("keepalived", program)
-        .arg(format!("--config-test={}", log.display()))
-        .arg("-f")
-        .arg(&file);
-    check.output().await?;
-    let complaints = std::fs::read_to_string(&log).unwrap_or_default();
-    ensure!(complaints.trim().is_empty(), "keepalived complains: {complaints}");
-    Ok(format!("keepalived accepts {}", file.display()))
 }

@@ -69,11 +69,11 @@ async fn a_destroyed_machine_leaves_the_load_balancers_with_its_node(world: &Wor
     let _pair = world.pair().await?;
     world.nodes().await?;
     let name = fresh_name("worker");
-    let id = world.cloud.add_machine(&name).await?;
+    let machine = world.cloud.add_machine(&name).await?;
     world.cluster.register(&name).await?;
     let service = world.service(Wanted::new("web").port(80)).await?;
     expect::served(world, &service, &["node-1", "node-2", "node-3", &name]).await?;
-    world.cloud.destroy_machine(&id).await?;
+    world.cloud.destroy_machine(&machine).await?;
     world.cluster.set_ready(&name, false).await?;
     expect::served(world, &service, &["node-1", "node-2", "node-3"]).await?;
     service.delete(SOON).await

@@ -100,10 +100,10 @@ async fn a_node_goes_when_its_machine_is_destroyed(world: &World) -> Result<()> 
     let _pair = world.pair().await?;
     world.nodes().await?;
     let name = fresh_name("worker");
-    let id = world.cloud.add_machine(&name).await?;
+    let machine = world.cloud.add_machine(&name).await?;
     world.cluster.register(&name).await?;
     world.cluster.initialised(&name, SOON).await?;
-    world.cloud.destroy_machine(&id).await?;
+    world.cloud.destroy_machine(&machine).await?;
     world.cluster.set_ready(&name, false).await?;
     wait::until_holds(SOON, format!("node {name} is gone"), || async {
         Ok(world
@@ -135,23 +135,23 @@ async fn a_node_that_is_not_ready_is_kept_while_its_machine_exists(world: &World
 async fn a_stopped_machine_is_tainted_until_it_runs_again(world: &World) -> Result<()> {
     let _pair = world.pair().await?;
     let name = fresh_name("worker");
-    let id = world.cloud.add_machine(&name).await?;
+    let machine = world.cloud.add_machine(&name).await?;
     world.nodes().await?;
     world.cluster.register(&name).await?;
     world.cluster.initialised(&name, SOON).await?;
-    world.cloud.stop_machine(&id).await?;
+    world.cloud.stop_machine(&machine).await?;
     world.cluster.set_ready(&name, false).await?;
     wait::until(SOON, "the stopped machine's node is tainted", || async {
         let node = world.cluster.node(&name).await?.context("it was deleted")?;
         Ok(has_taint(&node, SHUTDOWN).then_some(()))
     })
     .await?;
-    world.cloud.start_machine(&id).await?;
+    world.cloud.start_machine(&machine).await?;
     world.cluster.set_ready(&name, true).await?;
     wait::until(SOON, "the started machine's node has lost the taint", || async {
         let node = world.cluster.node(&name).await?.context("it was deleted")?;
         Ok((!has_taint(&node, SHUTDOWN)).then_some(()))
     })
     .await?;
-    world.cloud.destroy_machine(&id).await
+    world.cloud.destroy_machine(&machine).await
 }
