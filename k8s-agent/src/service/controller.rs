@@ -25,14 +25,31 @@ use crate::node::machines::{Machines, Member};
 use crate::queue::{Backoff, Outcome, Queue};
 use crate::watch::Change;
 
-/// Waits after failures, those of Kubernetes' service controller.
-const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_secs(300) };
 /// Nodes that change within this time wake the Services once.
 const GATHER: Duration = Duration::from_millis(100);
 
+/// How patient the controller is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Waits after failures.
+    pub backoff: Backoff,
+    /// What is waited for longer than this is worth a word.
+    pub patience: Duration,
+}
+
+impl Default for Pace {
+    /// The waits of Kubernetes' service controller, and a minute.
+    fn default() -> Self {
+        Self {
+            backoff: Backoff { first: Duration::from_secs(5), longest: Duration::from_secs(300) },
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
 /// Starts the controller. Its tasks end soon after the context says so.
-pub fn start<C: Backend, K: Backend>(context: &Arc<Context>, rules: Rules, backends: Backends<C, K>) {
-    let controller = Arc::new(Controller::new(context, rules, backends));
+pub fn start<C: Backend, K: Backend>(context: &Arc<Context>, rules: Rules, backends: Backends<C, K>, pace: Pace) {
+    let controller = Arc::new(Controller::new(context, rules, backends, pace));
     controller.listen(context);
     for _ in 0..context.settings.service_workers.max(1) {
         let (controller, stop) = (Arc::clone(&controller), context.stop());
@@ -74,7 +91,7 @@ struct NodeSet {
 }
 
 impl<C: Backend, K: Backend> Controller<C, K> {
-    fn new(context: &Context, rules: Rules, backends: Backends<C, K>) -> Self {
+    fn new(context: &Context, rules: Rules, backends: Backends<C, K>, pace: Pace) -> Self {
         let syncer = Syncer {
             client: context.client.clone(),
             services: context.services.clone(),
@@ -86,12 +103,13 @@ impl<C: Backend, K: Backend> Controller<C, K> {
             broker: context.broker.clone(),
             rules,
             backends,
+            patience: pace.patience,
             interrupts: Interrupts::default(),
             memory: Memory::default(),
         };
         Self {
             syncer,
-            queue: Queue::new("service", BACKOFF, &context.metrics),
+            queue: Queue::new("service", pace.backoff, &context.metrics),
             nodes_changed: context.machines.changed(),
             node_set: Mutex::default(),
         }

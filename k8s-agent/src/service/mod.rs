@@ -10,15 +10,47 @@
 //! | [`ledger`] | what is remembered of a Service, and whether it is news |
 //! | [`status`] | what is written on a Service |
 //! | [`backend`] | what a backend is |
+//! | [`broker_backend`] | the backend whose load balancers the cloud has |
+//! | [`sync`] | one look at one Service |
+//! | [`orphans`] | load balancers that no Service asks for |
+//! | [`controller`] | who is woken by what |
 //!
 //! The files down to `status` are pure. What a load balancer is in the cloud, and how its address is found, is the broker's
 //! business.
 
 pub mod annotations;
 pub mod backend;
+pub mod broker_backend;
 pub mod choice;
+pub mod controller;
 pub mod fingerprint;
 pub mod intent;
 pub mod ledger;
 pub mod members;
+pub mod orphans;
 pub mod status;
+pub mod sync;
+
+use std::sync::Arc;
+
+use proto::v1::Dialect;
+
+use self::backend::{Absent, BackendName, Backends};
+use self::broker_backend::BrokerBackend;
+use self::choice::Running;
+use self::controller::Pace;
+use self::intent::Rules;
+use crate::context::Context;
+
+/// Starts the service controller as the command line says.
+pub fn start(context: &Arc<Context>) {
+    let Some(broker) = &context.broker else {
+        tracing::info!("no broker is configured, so Services are left alone");
+        return;
+    };
+    let settings = &context.settings;
+    let dialect = Dialect { kind: settings.provider.dialect().into(), cluster_name: settings.cluster_name.clone() };
+    let rules = Rules { running: Running::One(BackendName::Cloud), dialect };
+    let backends = Backends { cloud: Some(BrokerBackend::new(broker.clone())), keepalived: None::<Absent> };
+    controller::start(context, rules, backends, Pace::default());
+}

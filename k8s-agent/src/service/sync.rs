@@ -40,8 +40,8 @@ pub use interrupts::Interrupts;
 const USUAL_DRIFT_PERIOD: Duration = Duration::from_secs(600);
 /// A Service that waits for the choice of its backend is looked at again after this time.
 const CHOICE_RETRY: Duration = Duration::from_secs(5);
-/// What is waited for longer than this is worth a word.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// What only a change can mend is looked at again not before this time.
+const SELDOM: Duration = Duration::from_secs(60);
 
 /// Tells which machine is behind a node.
 pub type MachineOf = Box<dyn Fn(&Node) -> Machine + Send + Sync>;
@@ -68,6 +68,8 @@ pub struct Syncer<C, K> {
     pub rules: Rules,
     /// Who serves.
     pub backends: Backends<C, K>,
+    /// What is waited for longer than this is worth a word.
+    pub patience: Duration,
     /// Running orders that a change of their Service ends.
     pub interrupts: Interrupts,
     /// What is remembered.
@@ -234,7 +236,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             self.unanswered();
         }
         let outcome = Outcome::from(fault);
-        let again_after = (outcome == Outcome::Parked).then(|| self.syncer.drift_period().max(PATIENCE));
+        let again_after = (outcome == Outcome::Parked).then(|| self.syncer.drift_period().max(SELDOM));
         Looked { outcome, again_after }
     }
 
@@ -256,7 +258,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
 
     /// How long it has been waiting, and whether that is worth a word.
     fn waited_too_long(&mut self) -> bool {
-        self.record.waiting(clock::now()) >= PATIENCE
+        self.record.waiting(clock::now()) >= self.syncer.patience
     }
 }
 
