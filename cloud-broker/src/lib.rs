@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`args`] | what the command line means |
 //! | [`config`] | what the configuration file means, and when it is read again |
+//! | [`load_balancer`] | what of a balancer is made, changed and released |
 //! | [`tenant`] | who is calling, and what that allows |
 //! | [`directory`] | which tenants are served, and which account each of them uses |
 //! | [`rpc`] | how calls of agents are served |
@@ -19,6 +20,7 @@ pub mod config;
 pub mod describe;
 pub mod directory;
 pub mod instances;
+pub mod load_balancer;
 pub mod metrics;
 pub mod rpc;
 pub mod tenant;
@@ -40,6 +42,11 @@ use crate::rpc::{Broker, Settings};
 
 /// The broker from its start to its end.
 pub async fn run(host: Host, args: Args) -> anyhow::Result<()> {
+    run_at(host, args, Pace::REAL).await
+}
+
+/// The same with other waits than the usual ones, for tests.
+pub async fn run_at(host: Host, args: Args, pace: Pace) -> anyhow::Result<()> {
     let path = args.cloud_config.clone().context("--cloud-config is missing")?;
     let loaded = config::load(&path);
     let config = loaded.config.clone()?;
@@ -49,20 +56,22 @@ pub async fn run(host: Host, args: Args) -> anyhow::Result<()> {
     let surroundings = Surroundings {
         host: host.clone(),
         metrics: metrics.clone(),
-        pace: Pace::REAL,
+        pace,
+        drift_period: args.drift_period(),
     };
     let directory = Arc::new(Directory::new(surroundings, &config)?);
-    reload(&host, path, loaded, Arc::clone(&directory), metrics.clone());
+    reload(&host, (path, loaded), Arc::clone(&directory), metrics.clone(), pace);
     runtime::admin::serve(&host, &args.admin, args::SECURE_PORT).await?;
     configz(&host, &args, Arc::clone(&directory));
     serve(&host, &args, Arc::clone(&directory), metrics).await?;
-    host.spawn("survey", describe::watch(host.clone(), directory));
+    ready.open();
+    host.spawn("survey", describe::watch(host.clone(), directory, pace));
     host.shutdown().cancelled().await;
     Ok(())
 }
 
 /// Tells a change of the configuration to the directory, or what is wrong with it to people.
-fn reload(host: &Host, path: PathBuf, loaded: Loaded, directory: Arc<Directory>, metrics: Metrics) {
+fn reload(host: &Host, (path, loaded): (PathBuf, Loaded), directory: Arc<Directory>, metrics: Metrics, pace: Pace) {
     let apply = move |change: Result<Config, ConfigError>| {
         let applied = change
             .map_err(anyhow::Error::from)
@@ -77,12 +86,11 @@ fn reload(host: &Host, path: PathBuf, loaded: Loaded, directory: Arc<Directory>,
             }
         }
     };
-    host.spawn("config-reload", config::watch(host.clone(), path, loaded, apply));
+    host.spawn("config-reload", config::watch(host.clone(), path, loaded, pace.of(config::PERIOD), apply));
 }
 
 /// Listens for agents. Ready as soon as they can connect: what the cloud does is told by the answers.
 async fn serve(host: &Host, args: &Args, directory: Arc<Directory>, metrics: Metrics) -> anyhow::Result<()> {
-    let ready = host.gate("listening");
     let settings = Settings {
         drift_period: args.drift_period(),
     };
@@ -100,7 +108,6 @@ async fn serve(host: &Host, args: &Args, directory: Arc<Directory>, metrics: Met
     for address in &args.listen {
         tracing::info!(%address, "listening for agents");
     }
-    ready.open();
     Ok(())
 }
 

@@ -1,0 +1,303 @@
+//! Which address a balancer has, or takes.
+//!
+//! Decides the present address, what becomes of a requested one, and which free one is taken: always a chosen one, under a job
+//! id that anybody can compute again, so that whatever dies in between, the next look finds it and can prove it.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use proto::{Fault, FaultKind};
+use sha2::{Digest as _, Sha256};
+
+use super::marks::AddressWord;
+use super::network;
+use super::observation::Need;
+use super::outcome::{Note, Wait};
+use super::ownership::{Claim, Proof, jobs};
+use super::plan::{Context, Impact, Phase, Planned, Step};
+use super::wish::Wish;
+use crate::cloudstack::types::{AddressId, AddressState, JobId, Network, PublicIpAddress};
+use crate::cloudstack::Associate;
+use crate::tenant::AddressSharing;
+
+/// How long a server keeps the record of a job, with some room: an older address can't be proved by one.
+const PROVABLE: Duration = Duration::from_secs(25 * 3600);
+/// Associates that may fail to get their address in one call.
+const MOST_LOST: u32 = 3;
+
+/// The address that rules go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Its id.
+    pub address: AddressId,
+    /// Its digits.
+    pub ip: IpAddr,
+    /// Whose it is.
+    pub word: AddressWord,
+}
+
+/// What is to be done about the address.
+#[derive(Clone, Debug)]
+pub enum Decision {
+    /// Use this one.
+    At(Site),
+    /// Look at more.
+    Need(Vec<Need>),
+    /// Do this first.
+    First(Box<Planned>),
+    /// Ask this job of ours until it ends.
+    Await(JobId),
+    /// Nothing can be done now; meanwhile the present one goes on.
+    Wait {
+        /// Why.
+        wait: Wait,
+        /// The present one.
+        meanwhile: Option<Site>,
+        /// For people.
+        note: Note,
+    },
+    /// The wish can't be met.
+    Refused(Fault),
+}
+
+/// Decides for a wish in a network.
+pub fn decide(cx: &Context<'_>, wish: &Wish, network: &Network) -> Decision {
+    let present = match present(cx, wish, network) {
+        Ok(present) => present,
+        Err(decision) => return decision,
+    };
+    match (wish.requested, present) {
+        (Some(ip), Some(site)) if site.ip == ip => Decision::At(site),
+        (Some(ip), present) => request(cx, ip, network, present),
+        (None, Some(site)) => Decision::At(site),
+        (None, None) => acquire(cx, network),
+    }
+}
+
+/// The address that the rules of the Service in this network decide: the requested one, else the published one, else the one
+/// with most wanted rules.
+fn present(cx: &Context<'_>, wish: &Wish, network: &Network) -> Result<Option<Site>, Decision> {
+    let in_network = |id: &&AddressId| {
+        cx.survey.mine_on(id).any(|claimed| claimed.rule.network_id.as_ref().is_none_or(|other| *other == network.id))
+    };
+    let addresses = cx.survey.addresses();
+    let best = addresses.iter().filter(in_network).max_by_key(|id| {
+        let ip = ip_of(cx, id);
+        let wanted = |port: u16| wish.port(port).is_some();
+        let rules =
+            cx.survey.mine_on(id).filter(|claimed| claimed.serves() && wanted(claimed.rule.public_port)).count();
+        let published = ip.is_some_and(|ip| cx.published.contains(&ip));
+        (ip.is_some() && ip == wish.requested, published, rules, std::cmp::Reverse((*id).clone()))
+    });
+    let Some(id) = best else { return Ok(None) };
+    let Some(address) = cx.observation.address(id) else {
+        if !cx.observation.invisible.contains(id) {
+            return Err(Decision::Need(vec![Need::Address(id.clone())]));
+        }
+        let text = format!("rules of the service are on address {id}, which is not visible to the keys of the broker");
+        return Err(wait(Wait::for_a_change("ADDRESS_NOT_VISIBLE", &text), None, "AddressNotVisible", text));
+    };
+    let word = cx.survey.word(cx.identity, cx.observation, id);
+    if address.state == AddressState::Releasing && word == AddressWord::Own {
+        return Err(Decision::First(Box::new(release_again(address))));
+    }
+    Ok(Some(Site { address: id.clone(), ip: address.ip, word }))
+}
+
+fn ip_of(cx: &Context<'_>, id: &AddressId) -> Option<IpAddr> {
+    let by_rule = || cx.survey.mine_on(id).find_map(|claimed| claimed.rule.ip);
+    cx.observation.address(id).map(|address| address.ip).or_else(by_rule)
+}
+
+/// A release that failed half-way is done again before anything else.
+pub fn release_again(address: &PublicIpAddress) -> Planned {
+    Planned {
+        phase: Phase::Repair,
+        step: Step::Release { address: address.id.clone(), ip: address.ip },
+        reason: "its release was begun and did not end".to_owned(),
+        impact: Impact::None,
+    }
+}
+
+/// A requested address is never replaced by another one.
+fn request(cx: &Context<'_>, ip: IpAddr, network: &Network, present: Option<Site>) -> Decision {
+    let listed = cx.observation.addresses.iter().find(|address| address.ip == ip);
+    let address = match (listed, cx.observation.digits.get(&ip)) {
+        (Some(address), _) => address,
+        (None, None) => return Decision::Need(vec![Need::Digits(ip)]),
+        (None, Some(None)) => {
+            let text = format!("{ip} is not free, belongs to somebody else or is no address of this cloud");
+            return unavailable(ip, present, &text);
+        }
+        (None, Some(Some(address))) => address,
+    };
+    match &address.state {
+        AddressState::Free => take(cx, address, network, present),
+        AddressState::Allocated | AddressState::Reserved | AddressState::Other(_) => {
+            use_requested(cx, address, network)
+        }
+        AddressState::Allocating => match jobs(cx.identity, cx.observation, address) {
+            Proof::Ask(job) => Decision::Need(vec![Need::Job(job)]),
+            Proof::Running(job) => Decision::Await(job),
+            Proof::Taken | Proof::NotTaken(_) => unavailable(ip, present, "it is just being taken"),
+        },
+        AddressState::Releasing => unavailable(ip, present, "it is just being released"),
+    }
+}
+
+fn unavailable(ip: IpAddr, meanwhile: Option<Site>, why: &str) -> Decision {
+    let text = format!("the requested address {ip} can't be had: {why}");
+    let wait_for = Wait::for_a_change("ADDRESS_UNAVAILABLE", &text);
+    match wait(wait_for, meanwhile, "AddressUnavailable", text) {
+        Decision::Wait { wait, meanwhile, note } => {
+            Decision::Wait { wait, meanwhile, note: note.about("requested_address") }
+        }
+        other => other,
+    }
+}
+
+/// A requested address that is allocated already: ours if proved, else given.
+fn use_requested(cx: &Context<'_>, address: &PublicIpAddress, network: &Network) -> Decision {
+    let refused = |reason: &'static str, text: String| {
+        Decision::Refused(Fault::new(FaultKind::Conflict, reason, text).with_field("requested_address"))
+    };
+    if let Err(why) = network::may_use(network, address) {
+        return refused("ADDRESS_NOT_USABLE", format!("the requested address {} can't be used: {why}", address.ip));
+    }
+    if let Err(why) = may_share(cx, address) {
+        return refused("ADDRESS_NOT_SHARED", format!("the requested address {} can't be used: {why}", address.ip));
+    }
+    if cx.observation.rules_on(&address.id).next().is_none() && is_recent(cx, address) {
+        match jobs(cx.identity, cx.observation, address) {
+            Proof::Ask(job) => return Decision::Need(vec![Need::Job(job)]),
+            Proof::Running(job) => return Decision::Await(job),
+            Proof::Taken | Proof::NotTaken(_) => {}
+        }
+    }
+    let word = cx.survey.word(cx.identity, cx.observation, &address.id);
+    Decision::At(Site { address: address.id.clone(), ip: address.ip, word })
+}
+
+fn may_share(cx: &Context<'_>, address: &PublicIpAddress) -> Result<(), String> {
+    for other in cx.survey.others_on(&address.id).filter(|other| other.serves()) {
+        let rule = &other.rule.name;
+        match (other.claim, cx.policy.address_sharing) {
+            (Claim::OtherCluster, _) => return Err(format!("another cluster's rule {rule} is on it")),
+            (Claim::Sibling, AddressSharing::None) => {
+                return Err(format!("another service's rule {rule} is on it, and services of this cluster share none"));
+            }
+            (Claim::Sibling, AddressSharing::Namespace) => {
+                let service = other.mark.as_ref().map(|mark| mark.service.as_str()).unwrap_or_default();
+                let namespace = cx.observation.namespaces.get(service);
+                if namespace != Some(&cx.identity.service.namespace) {
+                    return Err(format!(
+                        "rule {rule} is on it, of a service in another namespace or one not heard of yet"
+                    ));
+                }
+            }
+            (Claim::Sibling, AddressSharing::Cluster) | (Claim::Mine | Claim::Stranger, _) => {}
+        }
+    }
+    Ok(())
+}
+
+/// No address yet: one that we took and did not use, else the free one that hashes highest.
+fn acquire(cx: &Context<'_>, network: &Network) -> Decision {
+    let mut needs = Vec::new();
+    if !cx.published.is_empty() && cx.observation.looks < 2 {
+        needs.push(Need::SecondLook);
+    }
+    if cx.observation.unsettled.is_none() {
+        needs.push(Need::Unsettled);
+    }
+    if cx.observation.free.is_none() {
+        needs.push(Need::Free(network.zone_id.clone()));
+    }
+    if !needs.is_empty() {
+        return Decision::Need(needs);
+    }
+    for address in leftovers(cx).filter(|address| network::may_use(network, address).is_ok()) {
+        match jobs(cx.identity, cx.observation, address) {
+            Proof::Ask(job) => needs.push(Need::Job(job)),
+            Proof::Running(job) => return Decision::Await(job),
+            Proof::Taken => {
+                if address.state == AddressState::Releasing {
+                    return Decision::First(Box::new(release_again(address)));
+                }
+                let (id, ip) = (address.id.clone(), address.ip);
+                return Decision::At(Site { address: id, ip, word: AddressWord::Own });
+            }
+            Proof::NotTaken(_) => {}
+        }
+    }
+    if !needs.is_empty() {
+        return Decision::Need(needs);
+    }
+    let free = cx.observation.free.iter().flatten();
+    let usable = free.filter(|address| {
+        address.state == AddressState::Free && address.ip.is_ipv4() && cx.policy.allowed_addresses.admit(address.ip)
+    });
+    match usable.max_by_key(|address| rank(cx, &address.id)) {
+        Some(address) => take(cx, address, network, None),
+        None => {
+            let text = "no public address is free that this cluster may use; release one or add a range".to_owned();
+            wait(Wait::for_a_change("NO_FREE_ADDRESS", &text), None, "NoFreeAddress", text)
+        }
+    }
+}
+
+/// Addresses that some job of this Service may have taken without a rule getting there.
+pub fn leftovers<'c>(cx: &'c Context<'_>) -> impl Iterator<Item = &'c PublicIpAddress> {
+    let listed = cx.observation.addresses.iter();
+    let unsettled = cx.observation.unsettled.iter().flatten();
+    let other = unsettled.filter(|address| cx.observation.address(&address.id).is_none());
+    listed.chain(other).filter(|address| {
+        let bare = cx.observation.rules_on(&address.id).next().is_none();
+        bare && !address.is_static_nat && !address.is_system && is_recent(cx, address)
+    })
+}
+
+fn is_recent(cx: &Context<'_>, address: &PublicIpAddress) -> bool {
+    address.allocated.is_none_or(|at| at.after(PROVABLE) >= cx.observation.now)
+        && address.state != AddressState::Free
+}
+
+/// The highest wins: the same for every broker and every try, and another for every Service.
+fn rank(cx: &Context<'_>, address: &AddressId) -> [u8; 32] {
+    Sha256::digest(format!("{}/{address}", cx.identity.service.uid).as_bytes()).into()
+}
+
+fn take(cx: &Context<'_>, address: &PublicIpAddress, network: &Network, present: Option<Site>) -> Decision {
+    if cx.observation.lost_associates >= MOST_LOST {
+        let text = format!("{MOST_LOST} addresses in a row were taken by others; trying again later");
+        return wait(Wait::for_a_change("ADDRESS_NOT_OBTAINED", &text), present, "AddressNotObtained", text);
+    }
+    if let Some(most) = cx.policy.max_public_ips
+        && cx.survey.own_addresses(cx.identity, cx.observation) >= usize::try_from(most).unwrap_or(usize::MAX)
+    {
+        let text = format!("the cluster has the {most} public addresses that its section of the configuration allows");
+        return Decision::Refused(Fault::new(FaultKind::Quota, "MAX_PUBLIC_IPS", text));
+    }
+    let job = match jobs(cx.identity, cx.observation, address) {
+        Proof::Ask(job) => return Decision::Need(vec![Need::Job(job)]),
+        Proof::Running(job) => return Decision::Await(job),
+        Proof::NotTaken(job) => job,
+        Proof::Taken => return unavailable(address.ip, present, "it is just being taken"),
+    };
+    let reason = if present.is_some() || cx.survey.mine().next().is_some() {
+        "another address is requested"
+    } else {
+        "the service has no address"
+    };
+    let request = Associate { target: network::target(network), ip: address.ip, job };
+    Decision::First(Box::new(Planned {
+        phase: Phase::Acquire,
+        step: Step::Associate { request, address: address.id.clone() },
+        reason: reason.to_owned(),
+        impact: Impact::None,
+    }))
+}
+
+fn wait(wait: Wait, meanwhile: Option<Site>, reason: &'static str, text: String) -> Decision {
+    Decision::Wait { wait, meanwhile, note: Note::warning(reason, text) }
+}

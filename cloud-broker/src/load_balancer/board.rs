@@ -1,0 +1,277 @@
+//! What is known of one account or project, shared by all balancers in it.
+//!
+//! Decides how old a list may be for whom, and keeps the lists true to our own writes: every change is folded into them, and
+//! into a list that began to be read before the change was done. Nothing here outlives the process, and nothing that matters
+//! is only here.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::observation::{Change, Features, Observation};
+use crate::cloudstack::types::{AclListId, MachineId, RuleId, Timestamp};
+use crate::cloudstack::{Api, ApiError, Listing, NetworkQuery, RuleQuery};
+
+/// How long a change is remembered for lists that are being read.
+const REMEMBER_CHANGES: Duration = Duration::from_secs(300);
+/// A list that is not the whole is read this often before it counts as a failure.
+const READINGS: usize = 3;
+/// How soon after a change of its members a rule's membership is read again.
+const CONFIRM_CHANGE: Duration = Duration::from_secs(60);
+
+/// A list that several balancers share.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Part {
+    /// Networks.
+    Networks,
+    /// Rules.
+    Rules,
+    /// Allocated addresses.
+    Addresses,
+    /// Firewall rules.
+    Firewall,
+    /// Items of an ACL list.
+    Acl(AclListId),
+}
+
+/// Why a list can't be had.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum Unread {
+    /// The API refused, or did not answer.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// It changed under the reader every time.
+    #[error("{0} changed each time while it was read")]
+    Restless(&'static str),
+}
+
+/// The lists, and what is remembered beside them.
+#[derive(Debug)]
+pub(super) struct Board {
+    known: Mutex<Known>,
+    reading: Mutex<HashMap<Part, std::sync::Arc<tokio::sync::Mutex<()>>>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    seen: Observation,
+    began: BTreeMap<Part, Instant>,
+    changes: VecDeque<(Instant, Change)>,
+    confirmed: BTreeMap<RuleId, Instant>,
+    unseen: BTreeMap<MachineId, Instant>,
+    loose: BTreeSet<String>,
+}
+
+impl Board {
+    /// Nothing is known.
+    pub(super) fn new() -> Self {
+        let seen = Observation::empty(Timestamp::from_seconds(0), Features::NEWEST);
+        let known = Known {
+            seen,
+            began: BTreeMap::new(),
+            changes: VecDeque::new(),
+            confirmed: BTreeMap::new(),
+            unseen: BTreeMap::new(),
+            loose: BTreeSet::new(),
+        };
+        Self { known: Mutex::new(known), reading: Mutex::default() }
+    }
+
+    /// Everything that is known, for one call.
+    pub(super) fn observation(&self, now: Timestamp, features: Features, oldest_membership: Instant) -> Observation {
+        let known = self.known.lock();
+        let mut observation = Observation { now, features, ..known.seen.clone() };
+        observation.forget_looks();
+        observation.firewall_read = known.began.contains_key(&Part::Firewall);
+        observation.members.retain(|rule, _| {
+            known.confirmed.get(rule).is_some_and(|confirmed| *confirmed >= oldest_membership)
+        });
+        observation
+    }
+
+    /// Whether a list is there that began to be read at this time or later.
+    pub(super) fn has(&self, part: &Part, oldest: Instant) -> bool {
+        self.known.lock().began.get(part).is_some_and(|began| *began >= oldest)
+    }
+
+    /// Reads a list, unless it is there already or somebody else just reads it.
+    pub(super) async fn read(&self, api: &Api, part: &Part, oldest: Instant) -> Result<(), Unread> {
+        if self.has(part, oldest) {
+            return Ok(());
+        }
+        let reading = std::sync::Arc::clone(self.reading.lock().entry(part.clone()).or_default());
+        let _turn = reading.lock().await;
+        if self.has(part, oldest) {
+            return Ok(());
+        }
+        for _ in 0..READINGS {
+            let began = runtime::clock::now();
+            let installed = match part {
+                Part::Networks => {
+                    let list = api.networks(&NetworkQuery::default()).await?;
+                    self.install(part, began, list, |seen, items| seen.networks = items)
+                }
+                Part::Rules => {
+                    let list = api.rules(&RuleQuery::All).await?;
+                    self.install(part, began, list, |seen, items| seen.rules = items)
+                }
+                Part::Addresses => {
+                    let list = api.addresses(&crate::cloudstack::AddressQuery::Allocated).await?;
+                    self.install(part, began, list, |seen, items| seen.addresses = items)
+                }
+                Part::Firewall => {
+                    let list = api.all_firewall_rules().await?;
+                    self.install(part, began, list, |seen, items| seen.firewall = items)
+                }
+                Part::Acl(id) => {
+                    let list = api.acl_items(id).await?;
+                    self.install(part, began, list, |seen, items| {
+                        seen.acl.insert(id.clone(), items);
+                    })
+                }
+            };
+            if installed {
+                return Ok(());
+            }
+        }
+        Err(Unread::Restless(part.what()))
+    }
+
+    fn install<T>(
+        &self,
+        part: &Part,
+        began: Instant,
+        list: Listing<T>,
+        put: impl FnOnce(&mut Observation, Vec<T>),
+    ) -> bool {
+        if !list.is_complete() {
+            return false;
+        }
+        let mut known = self.known.lock();
+        let mut read = Observation::empty(known.seen.now, known.seen.features);
+        put(&mut read, list.into_items());
+        for (_, change) in known.changes.iter().filter(|(at, change)| *at >= began && part.shows(change)) {
+            read.apply(change);
+        }
+        part.move_over(read, &mut known.seen);
+        let rules: BTreeSet<RuleId> = known.seen.rules.iter().map(|rule| rule.id.clone()).collect();
+        if *part == Part::Rules {
+            known.seen.members.retain(|rule, _| rules.contains(rule));
+            known.confirmed.retain(|rule, _| rules.contains(rule));
+        }
+        known.began.insert(part.clone(), began);
+        true
+    }
+
+    /// Folds in what a step of ours changed.
+    pub(super) fn changed(&self, changes: &[Change]) {
+        let now = runtime::clock::now();
+        let mut known = self.known.lock();
+        while known.changes.front().is_some_and(|(at, _)| at.elapsed() > REMEMBER_CHANGES) {
+            known.changes.pop_front();
+        }
+        for change in changes {
+            // Of a rule whose members nobody knows, what was added or removed says nothing of the whole.
+            if !matches!(change, Change::Members(..)) {
+                known.seen.apply(change);
+            }
+            known.changes.push_back((now, change.clone()));
+        }
+    }
+
+    /// Remembers the members of a rule, as they were read or are after a change of ours that succeeded.
+    pub(super) fn members(&self, rule: &RuleId, members: &BTreeSet<MachineId>, read_at: Instant) {
+        let mut known = self.known.lock();
+        known.seen.members.insert(rule.clone(), members.clone());
+        known.confirmed.insert(rule.clone(), read_at);
+    }
+
+    /// Remembers the members after a change of ours: sure enough to plan on, and to be read again before long.
+    pub(super) fn members_changed(&self, rule: &RuleId, members: &BTreeSet<MachineId>, drift: Duration) {
+        let now = runtime::clock::now();
+        let soon = now.checked_sub(drift.saturating_sub(CONFIRM_CHANGE)).unwrap_or(now);
+        self.known.lock().seen.apply(&Change::Members(rule.clone(), members.clone()));
+        self.members(rule, members, soon);
+    }
+
+    /// Forgets what is known of a rule's members.
+    pub(super) fn doubt_members(&self, rule: &RuleId) {
+        let mut known = self.known.lock();
+        known.confirmed.remove(rule);
+        known.seen.members.remove(rule);
+    }
+
+    /// Every list has to be read again: something happened that is not folded in.
+    pub(super) fn doubt(&self) {
+        let mut known = self.known.lock();
+        known.began.retain(|part, _| *part == Part::Networks);
+    }
+
+    /// Remembers that a machine was looked for and not seen; tells whether that is news.
+    pub(super) fn unseen(&self, machine: &MachineId, for_a_while: Duration) -> bool {
+        let now = runtime::clock::now();
+        let mut known = self.known.lock();
+        known.unseen.retain(|_, since| now.duration_since(*since) < for_a_while);
+        known.unseen.insert(machine.clone(), now).is_none()
+    }
+
+    /// A call left while jobs of its work ran.
+    pub(super) fn left_behind(&self, work: &str, rules: &[RuleId]) {
+        self.doubt();
+        rules.iter().for_each(|rule| self.doubt_members(rule));
+        self.known.lock().loose.insert(work.to_owned());
+    }
+
+    /// Whether jobs of this work may run that nobody waits for.
+    pub(super) fn may_run(&self, work: &str) -> bool {
+        self.known.lock().loose.contains(work)
+    }
+
+    /// They have ended.
+    pub(super) fn settled(&self, work: &str) {
+        self.doubt();
+        self.known.lock().loose.remove(work);
+    }
+
+    /// Remembers which namespace a Service is in.
+    pub(super) fn heard_of(&self, service: &str, namespace: &str) {
+        self.known.lock().seen.namespaces.insert(service.to_owned(), namespace.to_owned());
+    }
+}
+
+impl Part {
+    fn what(&self) -> &'static str {
+        match self {
+            Self::Networks => "the list of networks",
+            Self::Rules => "the list of load balancer rules",
+            Self::Addresses => "the list of public addresses",
+            Self::Firewall => "the list of firewall rules",
+            Self::Acl(_) => "the list of acl items",
+        }
+    }
+
+    fn move_over(&self, from: Observation, to: &mut Observation) {
+        match self {
+            Self::Networks => to.networks = from.networks,
+            Self::Rules => to.rules = from.rules,
+            Self::Addresses => to.addresses = from.addresses,
+            Self::Firewall => to.firewall = from.firewall,
+            Self::Acl(_) => to.acl.extend(from.acl),
+        }
+    }
+
+    /// Whether a change shows in this list.
+    fn shows(&self, change: &Change) -> bool {
+        match change {
+            Change::Rule(_) | Change::RuleGone(_) | Change::Members(..) => *self == Self::Rules,
+            Change::Address(_) => *self == Self::Addresses,
+            // What was on an address goes with it.
+            Change::AddressGone(_) => matches!(self, Self::Rules | Self::Addresses | Self::Firewall),
+            Change::Firewall(_) | Change::FirewallGone(_) => *self == Self::Firewall,
+            Change::Acl(item) => matches!(self, Self::Acl(list) if item.list_id.as_ref() == Some(list)),
+            Change::AclGone(_) => matches!(self, Self::Acl(_)),
+            Change::Job(..) => false,
+        }
+    }
+}

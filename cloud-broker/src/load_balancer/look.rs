@@ -1,0 +1,282 @@
+//! Looking: answers what a plan needs, and never writes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+
+use super::board::{Board, Part, Unread};
+use super::observation::{Change, Features, Holders, JobView, Need, Observation};
+use super::plan::Goal;
+use crate::cloudstack::types::{AddressId, Fields, Job, JobId, MachineId, PublicIpAddress, Timestamp};
+use crate::cloudstack::{AddressQuery, Api, ApiError, JobFate, Outcome as _, RuleQuery};
+use crate::instances::MachineLists;
+
+/// How long a machine that is not visible is not looked for again.
+const UNSEEN_FOR: Duration = Duration::from_secs(60);
+
+/// How old lists may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ages {
+    /// Lists and memberships that began to be read before this are read again.
+    pub(super) oldest: Instant,
+    /// Memberships.
+    pub(super) oldest_membership: Instant,
+    /// The machine list.
+    pub(super) machines: Duration,
+}
+
+/// Looks for one call.
+pub(super) struct Looker<'c> {
+    pub(super) api: &'c Api,
+    pub(super) board: &'c Board,
+    pub(super) machines: &'c Arc<MachineLists>,
+    pub(super) features: Features,
+}
+
+impl Looker<'_> {
+    /// The server's time.
+    pub(super) fn server_time(&self) -> Timestamp {
+        let here = Timestamp::from(runtime::clock::wall());
+        Timestamp::from_seconds(here.seconds().saturating_add(self.api.account().clock_offset()))
+    }
+
+    /// What every plan needs.
+    pub(super) async fn observe(&self, goal: &Goal, ages: Ages) -> Result<Observation, Unread> {
+        let (lists, machines) = futures::join!(self.observe_lists(ages), self.machines(goal, ages));
+        let (mut observation, machines) = (lists?, machines?);
+        observation.machines = machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect();
+        Ok(observation)
+    }
+
+    /// The lists that balancers share.
+    pub(super) async fn observe_lists(&self, ages: Ages) -> Result<Observation, Unread> {
+        // Networks change seldom, and what they can do hardly ever.
+        let parts = [
+            (Part::Networks, ages.oldest_membership),
+            (Part::Rules, ages.oldest),
+            (Part::Addresses, ages.oldest),
+        ];
+        try_join_all(parts.iter().map(|(part, oldest)| self.board.read(self.api, part, *oldest))).await?;
+        let mut observation = self.board.observation(self.server_time(), self.features, ages.oldest_membership);
+        observation.firewall_read &= self.board.has(&Part::Firewall, ages.oldest);
+        observation.acl.retain(|list, _| self.board.has(&Part::Acl(list.clone()), ages.oldest));
+        Ok(observation)
+    }
+
+    /// The machines, read again once if one of the wish is not among them.
+    async fn machines(&self, goal: &Goal, ages: Ages) -> Result<Vec<crate::cloudstack::types::Machine>, Unread> {
+        let wanted: Vec<&MachineId> = match goal {
+            Goal::Serve(wish) => wish.members.machines.keys().collect(),
+            Goal::Leave(_) => return Ok(self.machines.newest(self.api).map(|list| list.index.machines().to_vec()).unwrap_or_default()),
+        };
+        let arrived = runtime::clock::now();
+        let mut list = self.machines.within(self.api, ages.machines).await.map_err(|unread| unread.error)?;
+        let missing: Vec<_> = wanted.into_iter().filter(|id| list.index.get(id).is_none()).collect();
+        let is_news = missing.iter().filter(|id| self.board.unseen(id, UNSEEN_FOR)).count() > 0;
+        if is_news && list.began < arrived {
+            list = self.machines.since(self.api, arrived).await.map_err(|unread| unread.error)?;
+        }
+        Ok(list.index.machines().to_vec())
+    }
+
+    /// Answers what the plan needs.
+    pub(super) async fn satisfy(
+        &self,
+        needs: &[Need],
+        goal: &Goal,
+        ages: Ages,
+        observation: &mut Observation,
+    ) -> Result<(), Unread> {
+        let mut later = Vec::new();
+        for need in needs {
+            match need {
+                Need::SecondLook => self.look_again(observation).await?,
+                Need::Firewall => {
+                    self.board.read(self.api, &Part::Firewall, ages.oldest).await?;
+                    let known = self.board.observation(observation.now, self.features, ages.oldest_membership);
+                    observation.firewall = known.firewall;
+                    observation.firewall_read = true;
+                }
+                Need::Acl(list) => {
+                    self.board.read(self.api, &Part::Acl(list.clone()), ages.oldest).await?;
+                    let mut known = self.board.observation(observation.now, self.features, ages.oldest_membership);
+                    observation.acl.insert(list.clone(), known.acl.remove(list).unwrap_or_default());
+                }
+                Need::Members(_)
+                | Need::Address(_)
+                | Need::Unsettled
+                | Need::Free(_)
+                | Need::Digits(_)
+                | Need::Job(_)
+                | Need::Holders(_) => later.push(self.one(need, goal)),
+            }
+        }
+        for found in try_join_all(later).await? {
+            found.put(observation);
+        }
+        Ok(())
+    }
+
+    async fn look_again(&self, observation: &mut Observation) -> Result<(), Unread> {
+        let now = runtime::clock::now();
+        futures::try_join!(
+            self.board.read(self.api, &Part::Rules, now),
+            self.board.read(self.api, &Part::Addresses, now)
+        )?;
+        let known = self.board.observation(observation.now, self.features, now);
+        observation.rules = known.rules;
+        observation.addresses = known.addresses;
+        observation.looks += 1;
+        Ok(())
+    }
+
+    async fn one(&self, need: &Need, goal: &Goal) -> Result<Found, Unread> {
+        Ok(match need {
+            Need::Members(rule) => {
+                let read_at = runtime::clock::now();
+                match self.api.rule_members(rule).await? {
+                    Some(machines) => {
+                        let members: BTreeSet<_> = machines.into_iter().map(|machine| machine.id).collect();
+                        self.board.members(rule, &members, read_at);
+                        Found::Members(rule.clone(), members)
+                    }
+                    None => {
+                        self.board.changed(&[Change::RuleGone(rule.clone())]);
+                        Found::RuleGone(rule.clone())
+                    }
+                }
+            }
+            Need::Address(id) => Found::Address(id.clone(), self.api.find_address(id).await?),
+            Need::Unsettled => Found::Unsettled(self.unsettled(goal).await?),
+            Need::Free(zone) => Found::Free(self.api.free_addresses(zone.as_ref()).await?),
+            Need::Digits(ip) => {
+                let list = self.api.addresses(&AddressQuery::Ip(*ip)).await?.into_items();
+                Found::Digits(*ip, list.into_iter().find(|address| address.ip == *ip))
+            }
+            Need::Job(id) => Found::Job(id.clone(), self.job(id).await?),
+            Need::Holders(id) => self.holders(id).await?,
+            Need::SecondLook | Need::Firewall | Need::Acl(_) => Found::Nothing,
+        })
+    }
+
+    /// Addresses that are being taken; for an end also those that are being released.
+    async fn unsettled(&self, goal: &Goal) -> Result<Vec<PublicIpAddress>, ApiError> {
+        let mut list = self.api.addresses(&AddressQuery::Allocating).await?.into_items();
+        if matches!(goal, Goal::Leave(_)) {
+            list.extend(self.api.addresses(&AddressQuery::Releasing).await?.into_items());
+        }
+        Ok(list)
+    }
+
+    async fn job(&self, id: &JobId) -> Result<JobView, ApiError> {
+        Ok(match self.api.job(id).await? {
+            JobFate::Pending(_) => JobView::Running,
+            JobFate::Succeeded(job) => JobView::Succeeded {
+                address: job.instance_id.as_deref().and_then(|id| AddressId::parse(id).ok()),
+                allocated: allocated(&job),
+            },
+            // An id that somebody else used is used up.
+            JobFate::Failed(_) | JobFate::Foreign => JobView::Failed,
+            JobFate::Unknown => JobView::Unknown,
+        })
+    }
+
+    /// Everything that is on an address, as it is now.
+    async fn holders(&self, id: &AddressId) -> Result<Found, Unread> {
+        let optional = |result: Result<usize, ApiError>| match result {
+            Ok(count) => Ok(Some(count)),
+            Err(ApiError::Denied(_) | ApiError::Gone(_)) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let on_address = RuleQuery::OnAddress(id.clone());
+        let (rules, address, forwarding, vpns) = futures::join!(
+            self.api.rules(&on_address),
+            self.api.find_address(id),
+            self.api.port_forwarding_rules(id),
+            self.api.remote_access_vpns(id),
+        );
+        let rules = match rules {
+            Ok(rules) if rules.is_complete() => rules.into_items(),
+            Ok(_) => return Err(Unread::Restless("the list of rules of an address")),
+            Err(ApiError::Gone(_)) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Found::Holders(Box::new(OnAddress {
+            id: id.clone(),
+            address: address?,
+            rules,
+            holders: Holders {
+                port_forwarding: optional(forwarding.map(|list| list.items().len()))?,
+                vpns: optional(vpns.map(|list| list.items().len()))?,
+            },
+        })))
+    }
+}
+
+/// When the result of an associate says that the address was taken.
+fn allocated(job: &Job) -> Option<Timestamp> {
+    let result = PublicIpAddress::of(job).and_then(|address| address.allocated);
+    result.or_else(|| Fields::of(job.result.as_ref()?).time("allocated"))
+}
+
+struct OnAddress {
+    id: AddressId,
+    address: Option<PublicIpAddress>,
+    rules: Vec<crate::cloudstack::types::LoadBalancerRule>,
+    holders: Holders,
+}
+
+/// An answer to a need.
+enum Found {
+    Nothing,
+    Members(crate::cloudstack::types::RuleId, BTreeSet<MachineId>),
+    RuleGone(crate::cloudstack::types::RuleId),
+    Address(AddressId, Option<PublicIpAddress>),
+    Unsettled(Vec<PublicIpAddress>),
+    Free(Vec<PublicIpAddress>),
+    Digits(std::net::IpAddr, Option<PublicIpAddress>),
+    Job(JobId, JobView),
+    Holders(Box<OnAddress>),
+}
+
+impl Found {
+    fn put(self, observation: &mut Observation) {
+        match self {
+            Self::Nothing => {}
+            Self::Members(rule, members) => {
+                // The state of the rule stays as it was listed: it may tell of a change that was not applied.
+                observation.members.insert(rule, members);
+            }
+            Self::RuleGone(rule) => observation.apply(&Change::RuleGone(rule)),
+            Self::Address(_, Some(address)) => observation.addresses.push(address),
+            Self::Address(id, None) => {
+                observation.invisible.insert(id);
+            }
+            Self::Unsettled(list) => observation.unsettled = Some(list),
+            Self::Free(list) => observation.free = Some(list),
+            Self::Digits(ip, address) => {
+                observation.digits.insert(ip, address);
+            }
+            Self::Job(id, view) => {
+                observation.jobs.insert(id, view);
+            }
+            Self::Holders(found) => {
+                let OnAddress { id, address, rules, holders } = *found;
+                observation.rules.retain(|rule| rule.address_id.as_ref() != Some(&id));
+                observation.rules.extend(rules);
+                observation.addresses.retain(|other| other.id != id);
+                match address {
+                    Some(address) if address.state != crate::cloudstack::types::AddressState::Free => {
+                        observation.addresses.push(address);
+                    }
+                    Some(_) | None => {
+                        observation.invisible.insert(id.clone());
+                    }
+                }
+                observation.holders.insert(id, holders);
+            }
+        }
+    }
+}

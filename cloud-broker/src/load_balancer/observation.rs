@@ -1,0 +1,283 @@
+//! What was seen of the cloud, and how one change shows in it.
+//!
+//! Decides nothing. An observation is data for the plan: what was not looked at is absent, and the plan says what it needs
+//! ([`Need`]). After a step its effect is folded in ([`Change`]), so that the next plan sees it without another read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use crate::cloudstack::types::{
+    AclItemId, AclListId, AddressId, FirewallRule, FirewallRuleId, JobId, LoadBalancerRule, Machine, MachineId, Network,
+    NetworkAclItem, PublicIpAddress, RuleId, RuleState, Timestamp, ZoneId,
+};
+
+/// What the server can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// A rule takes a list of sources when it is made (4.18 and later).
+    pub sources_on_create: bool,
+    /// A rule takes another list of sources (4.22 and later).
+    pub sources_on_update: bool,
+    /// Another protocol reaches the router by itself (4.22 and later).
+    pub protocol_update_applies: bool,
+    /// The key may tag addresses.
+    pub may_tag: bool,
+}
+
+impl Features {
+    /// Of a server of the newest kind, for a key that may not tag.
+    pub const NEWEST: Self =
+        Self { sources_on_create: true, sources_on_update: true, protocol_update_applies: true, may_tag: false };
+}
+
+/// What the plan wants to be looked at before it goes on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Need {
+    /// The rules again, since what was seen is too surprising to act on.
+    SecondLook,
+    /// The firewall rules in scope.
+    Firewall,
+    /// The items of an ACL list.
+    Acl(AclListId),
+    /// The members of a rule.
+    Members(RuleId),
+    /// An address that the lists don't show.
+    Address(AddressId),
+    /// Addresses that are being taken or released, or were left so.
+    Unsettled,
+    /// A page of free addresses.
+    Free(Option<ZoneId>),
+    /// An address by its digits, whatever its state.
+    Digits(IpAddr),
+    /// A job by its id.
+    Job(JobId),
+    /// What else is on an address, read while nobody else changes it.
+    Holders(AddressId),
+}
+
+/// What is known of a job that has a chosen id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobView {
+    /// Nobody ever used the id, or the record expired.
+    Unknown,
+    /// It runs.
+    Running,
+    /// It succeeded on this address, which was taken then.
+    Succeeded {
+        /// The address.
+        address: Option<AddressId>,
+        /// When the address was taken, as the result says.
+        allocated: Option<Timestamp>,
+    },
+    /// It failed.
+    Failed,
+}
+
+/// What else is on an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holders {
+    /// Port forwarding rules; `None` if the key may not see them.
+    pub port_forwarding: Option<usize>,
+    /// Remote access VPNs; `None` if the key may not see them.
+    pub vpns: Option<usize>,
+}
+
+/// What was seen.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// The server's time, for ages.
+    pub now: Timestamp,
+    /// What the server can do.
+    pub features: Features,
+    /// Networks in scope.
+    pub networks: Vec<Network>,
+    /// Machines in scope.
+    pub machines: BTreeMap<MachineId, Machine>,
+    /// Rules in scope, everybody's.
+    pub rules: Vec<LoadBalancerRule>,
+    /// Allocated addresses in scope, and others that were looked up.
+    pub addresses: Vec<PublicIpAddress>,
+    /// Firewall rules in scope, as far as looked at.
+    pub firewall: Vec<FirewallRule>,
+    /// Whether all firewall rules in scope were looked at.
+    pub firewall_read: bool,
+    /// Items by ACL list, once looked at.
+    pub acl: BTreeMap<AclListId, Vec<NetworkAclItem>>,
+    /// Members by rule, once looked at or remembered.
+    pub members: BTreeMap<RuleId, BTreeSet<MachineId>>,
+    /// Addresses being taken or released, once looked at.
+    pub unsettled: Option<Vec<PublicIpAddress>>,
+    /// Some free addresses, once looked at.
+    pub free: Option<Vec<PublicIpAddress>>,
+    /// Addresses looked up by their digits; `None` inside is "not visible".
+    pub digits: BTreeMap<IpAddr, Option<PublicIpAddress>>,
+    /// Addresses looked up by id and not visible.
+    pub invisible: BTreeSet<AddressId>,
+    /// Jobs looked up.
+    pub jobs: BTreeMap<JobId, JobView>,
+    /// What else is on addresses, once looked at.
+    pub holders: BTreeMap<AddressId, Holders>,
+    /// Addresses taken in this call: nothing of ours is on them that is not here.
+    pub fresh: BTreeSet<AddressId>,
+    /// Namespaces by Service, as far as this process has heard of them.
+    pub namespaces: BTreeMap<String, String>,
+    /// How often the rules were read for this call.
+    pub looks: u32,
+    /// Associates of this call that did not get their address.
+    pub lost_associates: u32,
+}
+
+impl Observation {
+    /// Of nothing yet.
+    pub fn empty(now: Timestamp, features: Features) -> Self {
+        Self {
+            now,
+            features,
+            networks: Vec::new(),
+            machines: BTreeMap::new(),
+            rules: Vec::new(),
+            addresses: Vec::new(),
+            firewall: Vec::new(),
+            firewall_read: false,
+            acl: BTreeMap::new(),
+            members: BTreeMap::new(),
+            unsettled: None,
+            free: None,
+            digits: BTreeMap::new(),
+            invisible: BTreeSet::new(),
+            jobs: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            fresh: BTreeSet::new(),
+            namespaces: BTreeMap::new(),
+            looks: 1,
+            lost_associates: 0,
+        }
+    }
+
+    /// An address by id.
+    pub fn address(&self, id: &AddressId) -> Option<&PublicIpAddress> {
+        self.addresses.iter().find(|address| address.id == *id)
+    }
+
+    /// A rule by id.
+    pub fn rule(&self, id: &RuleId) -> Option<&LoadBalancerRule> {
+        self.rules.iter().find(|rule| rule.id == *id)
+    }
+
+    /// Rules on an address, everybody's, those on their way out included.
+    pub fn rules_on<'o>(&'o self, id: &'o AddressId) -> impl Iterator<Item = &'o LoadBalancerRule> {
+        self.rules.iter().filter(move |rule| rule.address_id.as_ref() == Some(id))
+    }
+
+    /// Firewall rules of an address; `None` if that was not looked at. An address taken in this call has none but ours.
+    pub fn firewall_of(&self, id: &AddressId) -> Option<Vec<&FirewallRule>> {
+        (self.firewall_read || self.fresh.contains(id))
+            .then(|| self.firewall.iter().filter(|rule| rule.address_id.as_ref() == Some(id)).collect())
+    }
+
+    /// Whether anything of the scope was visible, so that what is missing counts as absent.
+    pub fn shows_anything(&self) -> bool {
+        !(self.networks.is_empty()
+            && self.machines.is_empty()
+            && self.rules.is_empty()
+            && self.addresses.is_empty())
+    }
+
+    /// Forgets what was looked at for one plan only, so that it is looked at again.
+    pub fn forget_looks(&mut self) {
+        self.unsettled = None;
+        self.free = None;
+        self.digits.clear();
+        self.invisible.clear();
+        self.holders.clear();
+        self.jobs.clear();
+    }
+
+    /// Folds in what changed.
+    pub fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Rule(rule) => upsert(&mut self.rules, rule, |other| other.id == rule.id),
+            Change::RuleGone(id) => {
+                self.rules.retain(|rule| rule.id != *id);
+                self.members.remove(id);
+            }
+            Change::Address(address) => {
+                upsert(&mut self.addresses, address, |other| other.id == address.id);
+                self.digits.insert(address.ip, Some((**address).clone()));
+                retain_others(&mut self.unsettled, &address.id);
+                retain_others(&mut self.free, &address.id);
+            }
+            Change::AddressGone(id) => {
+                if let Some(address) = self.address(id) {
+                    let ip = address.ip;
+                    self.digits.remove(&ip);
+                }
+                self.addresses.retain(|address| address.id != *id);
+                self.rules.retain(|rule| rule.address_id.as_ref() != Some(id));
+                self.firewall.retain(|rule| rule.address_id.as_ref() != Some(id));
+                retain_others(&mut self.unsettled, id);
+                self.fresh.remove(id);
+            }
+            Change::Firewall(rule) => upsert(&mut self.firewall, rule, |other| other.id == rule.id),
+            Change::FirewallGone(id) => self.firewall.retain(|rule| rule.id != *id),
+            Change::Acl(item) => {
+                if let Some(items) = item.list_id.as_ref().and_then(|list| self.acl.get_mut(list)) {
+                    upsert(items, item, |other| other.id == item.id);
+                }
+            }
+            Change::AclGone(id) => {
+                self.acl.values_mut().for_each(|items| items.retain(|item| item.id != *id));
+            }
+            Change::Members(id, members) => {
+                let state = if members.is_empty() { RuleState::Add } else { RuleState::Active };
+                if let Some(rule) = self.rules.iter_mut().find(|rule| rule.id == *id)
+                    && rule.state != RuleState::Deleting
+                {
+                    rule.state = state;
+                }
+                self.members.insert(id.clone(), members.clone());
+            }
+            Change::Job(id, view) => {
+                self.jobs.insert(id.clone(), view.clone());
+            }
+        }
+    }
+}
+
+fn upsert<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T) -> bool) {
+    match list.iter_mut().find(|other| same(other)) {
+        Some(other) => *other = item.clone(),
+        None => list.push(item.clone()),
+    }
+}
+
+fn retain_others(list: &mut Option<Vec<PublicIpAddress>>, id: &AddressId) {
+    if let Some(list) = list {
+        list.retain(|address| address.id != *id);
+    }
+}
+
+/// How one step shows in what was seen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A rule is there, like this.
+    Rule(Box<LoadBalancerRule>),
+    /// A rule is gone.
+    RuleGone(RuleId),
+    /// An address is ours, like this.
+    Address(Box<PublicIpAddress>),
+    /// An address is given back, and all that was on it gone.
+    AddressGone(AddressId),
+    /// A firewall rule is there, like this.
+    Firewall(Box<FirewallRule>),
+    /// A firewall rule is gone.
+    FirewallGone(FirewallRuleId),
+    /// An ACL item is there, like this.
+    Acl(Box<NetworkAclItem>),
+    /// An ACL item is gone.
+    AclGone(AclItemId),
+    /// A rule has these members.
+    Members(RuleId, BTreeSet<MachineId>),
+    /// A job of ours ended, or is known by now.
+    Job(JobId, JobView),
+}

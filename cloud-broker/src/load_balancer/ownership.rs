@@ -1,0 +1,240 @@
+//! Whose a rule is, and whose an address is.
+//!
+//! The only place that decides what may be touched. A rule is *mine* (this Service's), a *sibling's* (another Service of this
+//! cluster) or a *stranger's*; an address is the cluster's *own*, or *given* and never released. Marks prove; names only count
+//! where a mark is missing, and only if they are exactly the Service's; annotations never count, but once, when rules of an
+//! older controller are adopted.
+
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+
+use super::marks::{AddressWord, Mark};
+use super::names::Names;
+use super::observation::{JobView, Observation};
+use super::wish::{AdoptionHint, Dialect, ServiceRef};
+use crate::cloudstack::types::{AddressId, JobId, LoadBalancerRule, PublicIpAddress, RuleState, Tag};
+use crate::tenant::ClusterUids;
+
+/// Key of the tag that addresses of a cluster carry.
+pub const TAG_KEY: &str = "kcs-cluster";
+
+/// Namespace of the ids of our jobs.
+const JOBS: Uuid = Uuid::from_u128(0x7b1e_2c9a_54d3_4f0e_9a86_3c5d_70e1_b2f4);
+
+/// Whose a rule is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// This Service's.
+    Mine,
+    /// Another Service's of this cluster.
+    Sibling,
+    /// Another cluster's, by its mark.
+    OtherCluster,
+    /// Anybody else's.
+    Stranger,
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The Service.
+    pub service: ServiceRef,
+    /// The names its rules may have.
+    pub names: Names,
+    /// The cluster.
+    pub uids: ClusterUids,
+    /// Whether unmarked rules with exactly these names are taken over.
+    pub take_over: bool,
+}
+
+impl Identity {
+    /// Whose an object with this mark is.
+    fn of_mark(&self, mark: &Mark) -> Claim {
+        let this_service = mark.service == self.service.uid.as_str();
+        match (self.uids.are_ours(&mark.cluster), mark.cluster == "-") {
+            (true, _) | (false, true) if this_service => Claim::Mine,
+            (true, _) => Claim::Sibling,
+            (false, true) => Claim::Stranger,
+            (false, false) => Claim::OtherCluster,
+        }
+    }
+
+    /// Whose an object with this free text is, where names do not count.
+    pub fn of_text(&self, text: &str) -> Claim {
+        Mark::find(text).map_or(Claim::Stranger, |mark| self.of_mark(&mark))
+    }
+
+    /// Whether a mark counts for this cluster.
+    pub fn is_of_cluster(&self, mark: &Mark) -> bool {
+        matches!(self.of_mark(mark), Claim::Mine | Claim::Sibling)
+    }
+}
+
+/// A rule with what is known of whose it is.
+#[derive(Clone, Debug)]
+pub struct Claimed<'o> {
+    /// The rule.
+    pub rule: &'o LoadBalancerRule,
+    /// Whose it is.
+    pub claim: Claim,
+    /// Its mark, if it has one.
+    pub mark: Option<Mark>,
+}
+
+impl Claimed<'_> {
+    /// Whether it serves, or will: it is not on its way out.
+    pub fn serves(&self) -> bool {
+        self.rule.state != RuleState::Deleting
+    }
+
+    /// Whether it is on this address.
+    pub fn is_on(&self, address: &AddressId) -> bool {
+        self.rule.address_id.as_ref() == Some(address)
+    }
+}
+
+/// Every rule in scope with whose it is.
+#[derive(Clone, Debug)]
+pub struct Survey<'o> {
+    rules: Vec<Claimed<'o>>,
+    unadopted: bool,
+}
+
+impl<'o> Survey<'o> {
+    /// Looks at every rule.
+    pub fn of(identity: &Identity, observation: &'o Observation) -> Self {
+        let mut any_marked = false;
+        let mut any_named = false;
+        let mut rules: Vec<Claimed<'o>> = Vec::with_capacity(observation.rules.len());
+        for rule in &observation.rules {
+            let mark = Mark::find(&rule.description);
+            let claim = match &mark {
+                Some(mark) => identity.of_mark(mark),
+                None if identity.names.parse(&rule.name).is_some() => Claim::Mine,
+                None => Claim::Stranger,
+            };
+            any_marked |= claim == Claim::Mine && mark.is_some();
+            any_named |= claim == Claim::Mine && mark.is_none();
+            rules.push(Claimed { rule, claim, mark });
+        }
+        let unadopted = any_named && !any_marked;
+        if unadopted && !identity.take_over {
+            for claimed in rules.iter_mut().filter(|claimed| claimed.claim == Claim::Mine) {
+                claimed.claim = Claim::Stranger;
+            }
+        }
+        Self { rules, unadopted: unadopted && identity.take_over }
+    }
+
+    /// Rules of this Service, those on their way out included: they still prove.
+    pub fn mine(&self) -> impl Iterator<Item = &Claimed<'o>> {
+        self.rules.iter().filter(|claimed| claimed.claim == Claim::Mine)
+    }
+
+    /// Rules of this Service on an address.
+    pub fn mine_on<'a>(&'a self, address: &'a AddressId) -> impl Iterator<Item = &'a Claimed<'o>> {
+        self.mine().filter(move |claimed| claimed.is_on(address))
+    }
+
+    /// Rules of everybody else on an address.
+    pub fn others_on<'a>(&'a self, address: &'a AddressId) -> impl Iterator<Item = &'a Claimed<'o>> {
+        self.rules.iter().filter(move |claimed| claimed.claim != Claim::Mine && claimed.is_on(address))
+    }
+
+    /// Whether the Service has rules and none of them is marked: an older controller made them.
+    pub fn is_unadopted(&self) -> bool {
+        self.unadopted
+    }
+
+    /// Addresses that rules of this Service are on.
+    pub fn addresses(&self) -> BTreeSet<AddressId> {
+        self.mine().filter_map(|claimed| claimed.rule.address_id.clone()).collect()
+    }
+
+    /// Whose an address is: the cluster's own if a rule on it with the cluster's mark says so, if its tag names the
+    /// cluster, or if a job of ours took it.
+    pub fn word(&self, identity: &Identity, observation: &Observation, address: &AddressId) -> AddressWord {
+        let by_rule = self.rules.iter().filter(|claimed| claimed.is_on(address)).any(|claimed| {
+            claimed
+                .mark
+                .as_ref()
+                .is_some_and(|mark| mark.address == Some(AddressWord::Own) && identity.is_of_cluster(mark))
+        });
+        let seen = observation.address(address);
+        let by_tag = seen.is_some_and(|seen| is_tagged(identity, &seen.tags));
+        let by_job = seen.is_some_and(|seen| jobs(identity, observation, seen) == Proof::Taken);
+        // A job proves an address only while no rule is on it: once there is one, the rules have the word.
+        let has_rules = observation.rules_on(address).next().is_some();
+        if by_rule || by_tag || (by_job && !has_rules) { AddressWord::Own } else { AddressWord::Given }
+    }
+
+    /// Own addresses of the whole cluster, for its limit.
+    pub fn own_addresses(&self, identity: &Identity, observation: &Observation) -> usize {
+        observation
+            .addresses
+            .iter()
+            .filter(|address| self.word(identity, observation, &address.id) == AddressWord::Own)
+            .count()
+    }
+}
+
+/// Whether tags name our cluster.
+pub fn is_tagged(identity: &Identity, tags: &[Tag]) -> bool {
+    tags.iter().any(|tag| tag.key.eq_ignore_ascii_case(TAG_KEY) && identity.uids.are_ours(&tag.value))
+}
+
+/// The id of the n-th job that takes an address for a Service: anybody who knows the four can ask for it.
+pub fn job_id(identity: &Identity, address: &AddressId, n: u32) -> JobId {
+    let name = format!("{}/{}/{address}/{n}", identity.uids.mark(), identity.service.uid);
+    Uuid::new_v5(&JOBS, name.as_bytes()).into()
+}
+
+/// What jobs say of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// One of ours took it, as it is taken now.
+    Taken,
+    /// One of ours runs.
+    Running(JobId),
+    /// None of ours did; the next may have this id.
+    NotTaken(JobId),
+    /// This job has to be asked first.
+    Ask(JobId),
+}
+
+/// Asks the jobs that were looked up. The first whose id is unknown ends the row.
+pub fn jobs(identity: &Identity, observation: &Observation, address: &PublicIpAddress) -> Proof {
+    let mut n = 0;
+    loop {
+        let id = job_id(identity, &address.id, n);
+        match observation.jobs.get(&id) {
+            None => return Proof::Ask(id),
+            Some(JobView::Unknown) => return Proof::NotTaken(id),
+            Some(JobView::Running) => return Proof::Running(id),
+            Some(JobView::Succeeded { address: taken, allocated })
+                if taken.as_ref() == Some(&address.id)
+                    && allocated.is_some()
+                    && *allocated == address.allocated =>
+            {
+                return Proof::Taken;
+            }
+            Some(JobView::Succeeded { .. } | JobView::Failed) => n += 1,
+        }
+    }
+}
+
+/// What the controller that came before would have done with the address when the Service goes.
+pub fn adopted_word(
+    dialect: Dialect,
+    hint: &AdoptionHint,
+    keep_address: bool,
+    address: &PublicIpAddress,
+) -> AddressWord {
+    let asked_for_this = hint.load_balancer_ip.trim() == address.ip.to_string();
+    let released = match dialect {
+        Dialect::Apache => !asked_for_this || hint.ip_associated_by_controller,
+        Dialect::Leaseweb => !keep_address,
+    };
+    if released { AddressWord::Own } else { AddressWord::Given }
+}

@@ -1,0 +1,120 @@
+//! ACL items of a port, in tiers whose list can be changed.
+//!
+//! Decides what is allowed, and where in the list: before an item that would hide it. Ours are only those whose `reason` says so;
+//! what an older controller left is used and left. (The balancer of a VPC is not filtered by its ACLs; items are made for what
+//! else reaches the machines, as the Go controller did.)
+
+use std::collections::BTreeSet;
+
+use crate::cloudstack::CreateAclItem;
+use crate::cloudstack::types::{
+    AclAction, AclDirection, AclItemId, AclListId, NetworkAclItem, PortRange, RuleState,
+};
+use crate::load_balancer::marks::Mark;
+use crate::load_balancer::ownership::{Claim, Identity};
+use crate::load_balancer::sources::Sources;
+use crate::load_balancer::wish::Transport;
+
+/// What an ACL list needs for a Service.
+#[derive(Debug, Default)]
+pub(super) struct ListPlan<'o> {
+    /// To make, in this order.
+    pub(super) allow: Vec<CreateAclItem>,
+    /// Ours that are no longer wanted.
+    pub(super) drop: Vec<&'o NetworkAclItem>,
+    /// Items of others that let in more than is wanted.
+    pub(super) wider: Vec<&'o NetworkAclItem>,
+    /// Ports for which no place is free before an item that hides them.
+    pub(super) hidden: Vec<u16>,
+}
+
+/// Plans a list for these ports; for none it drops what is ours.
+pub(super) fn list<'o>(
+    identity: &Identity,
+    id: &AclListId,
+    items: &'o [NetworkAclItem],
+    ports: &[(Transport, u16)],
+    sources: &Sources,
+) -> ListPlan<'o> {
+    let mut plan = ListPlan::default();
+    let mut used: BTreeSet<&AclItemId> = BTreeSet::new();
+    let mut numbers: BTreeSet<u32> = items.iter().filter_map(|item| item.number).collect();
+    for (transport, number) in ports {
+        let fitting = items.iter().filter(|item| allows(item, *transport, *number));
+        let exact = |item: &&NetworkAclItem| Sources::from_server_strict(&item.sources).as_ref() == Some(sources);
+        let hiding = first_hiding(items, *transport, *number, sources);
+        let in_front = |item: &&NetworkAclItem| hiding.is_none_or(|deny| item.number.is_some_and(|n| n < deny));
+        // One of ours before one that was left by somebody else.
+        let mine = |item: &&NetworkAclItem| identity.of_text(&item.reason) == Claim::Mine;
+        let found = fitting.clone().filter(exact).filter(in_front).max_by_key(mine);
+        plan.wider.extend(fitting.filter(|item| {
+            !mine(item) && Sources::from_server_strict(&item.sources).is_some_and(|set| !sources.covers(&set))
+        }));
+        if let Some(item) = found {
+            used.insert(&item.id);
+            continue;
+        }
+        let place = match hiding {
+            Some(deny) => (1..deny).rev().find(|n| !numbers.contains(n)),
+            None => numbers.last().map_or(Some(1), |last| last.checked_add(1)),
+        };
+        let Some(place) = place else {
+            plan.hidden.push(*number);
+            continue;
+        };
+        numbers.insert(place);
+        plan.allow.push(CreateAclItem {
+            list: id.clone(),
+            number: place,
+            protocol: transport.firewall(),
+            ports: PortRange::single(*number),
+            sources: sources.list(),
+            reason: mark(identity, sources),
+        });
+    }
+    plan.drop = items
+        .iter()
+        .filter(|item| identity.of_text(&item.reason) == Claim::Mine && !used.contains(&item.id))
+        .collect();
+    plan
+}
+
+fn mark(identity: &Identity, sources: &Sources) -> String {
+    Mark {
+        cluster: identity.uids.mark().to_owned(),
+        service: identity.service.uid.to_string(),
+        address: None,
+        src: BTreeSet::from([sources.hash()]),
+        held: None,
+        other: Vec::new(),
+    }
+    .to_string()
+}
+
+fn allows(item: &NetworkAclItem, transport: Transport, port: u16) -> bool {
+    item.action == AclAction::Allow
+        && item.direction == AclDirection::Ingress
+        && item.state != RuleState::Deleting
+        && item.protocol == transport.word()
+        && item.ports == Some(PortRange::single(port))
+}
+
+/// Number of the first item that denies some of what should be let in.
+fn first_hiding(items: &[NetworkAclItem], transport: Transport, port: u16, sources: &Sources) -> Option<u32> {
+    let hides = |item: &&NetworkAclItem| {
+        item.action == AclAction::Deny
+            && item.direction == AclDirection::Ingress
+            && item.state != RuleState::Deleting
+            && (item.protocol == "all" || item.protocol == transport.word())
+            && item.ports.is_none_or(|ports| ports.contains(port))
+            && Sources::from_server(&item.sources).is_none_or(|set| set.meets(sources))
+    };
+    items.iter().filter(hides).filter_map(|item| item.number).min()
+}
+
+/// How an item reads.
+pub(super) fn text(item: &NetworkAclItem) -> String {
+    let ports = item.ports.map_or_else(|| "all ports".to_owned(), |ports| ports.start.to_string());
+    let number = item.number.map_or_else(String::new, |number| format!(" (number {number})"));
+    format!("{}/{ports} for {}{number}", item.protocol, item.sources)
+}

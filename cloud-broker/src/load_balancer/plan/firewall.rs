@@ -1,0 +1,96 @@
+//! Firewall rules of a port.
+//!
+//! Decides which are ours (by protocol, a single port, and a source set that is the wish or in the rule's mark), what is opened
+//! before what is closed, and how a replacement is spelled so that it does not collide with what it replaces. Everything else
+//! on the address stays.
+
+use std::collections::BTreeSet;
+
+use crate::cloudstack::CreateFirewallRule;
+use crate::cloudstack::types::{FirewallRule, PortRange, RuleState};
+use crate::load_balancer::address::Site;
+use crate::load_balancer::sources::{Sources, SourcesHash};
+use crate::load_balancer::wish::Transport;
+
+/// Whether a firewall rule is for exactly this port.
+pub(super) fn is_for(rule: &FirewallRule, transport: &str, port: u16) -> bool {
+    rule.protocol == transport && rule.ports == Some(PortRange::single(port))
+}
+
+/// What the firewall of one port needs.
+#[derive(Debug, Default)]
+pub(super) struct PortPlan<'o> {
+    /// To open.
+    pub(super) open: Option<CreateFirewallRule>,
+    /// Our old ones, to be closed after that.
+    pub(super) close: Vec<&'o FirewallRule>,
+    /// They have to be closed first, since no spelling is free.
+    pub(super) close_first: bool,
+    /// What the mark has to say meanwhile.
+    pub(super) src: BTreeSet<SourcesHash>,
+    /// Rules of others that let in more than is wanted.
+    pub(super) wider: Vec<&'o FirewallRule>,
+}
+
+/// Plans the firewall of a port on an address. `known` is what the mark of its rule says.
+pub(super) fn port<'o>(
+    rules: &[&'o FirewallRule],
+    site: &Site,
+    (transport, number): (Transport, u16),
+    wanted: &Sources,
+    known: &BTreeSet<SourcesHash>,
+) -> PortPlan<'o> {
+    let mut plan = PortPlan { src: BTreeSet::from([wanted.hash()]), ..PortPlan::default() };
+    let mut is_open = false;
+    let mut taken = BTreeSet::new();
+    for rule in rules.iter().filter(|rule| rule.protocol == transport.word() && rule.state != RuleState::Deleting) {
+        if !rule.ports.is_none_or(|ports| ports.contains(number)) {
+            continue;
+        }
+        taken.extend(rule.sources.entries().iter().cloned());
+        let set = Sources::from_server(&rule.sources);
+        let for_port = is_for(rule, transport.word(), number);
+        match set {
+            Some(set) if for_port && set == *wanted => is_open = true,
+            Some(set) if for_port && known.contains(&set.hash()) => {
+                plan.src.insert(set.hash());
+                plan.close.push(rule);
+            }
+            Some(set) if !wanted.covers(&set) => plan.wider.push(rule),
+            Some(_) | None => {}
+        }
+    }
+    if !is_open {
+        let spelled = wanted.spelled_apart_from(&taken);
+        plan.close_first = spelled.is_none();
+        let sources = spelled.unwrap_or_else(|| wanted.list());
+        let ports = PortRange::single(number);
+        let protocol = transport.firewall();
+        plan.open = Some(CreateFirewallRule { address: site.address.clone(), protocol, ports, sources });
+    }
+    plan
+}
+
+/// Our firewall rules for a port that is no longer wanted.
+pub(super) fn ours<'o>(
+    rules: &[&'o FirewallRule],
+    (transport, number): (Transport, u16),
+    known: &BTreeSet<SourcesHash>,
+) -> Vec<&'o FirewallRule> {
+    rules
+        .iter()
+        .copied()
+        .filter(|rule| is_for(rule, transport.word(), number))
+        .filter(|rule| Sources::from_server(&rule.sources).is_some_and(|set| known.contains(&set.hash())))
+        .collect()
+}
+
+/// How a firewall rule reads.
+pub(super) fn text(rule: &FirewallRule, ip: std::net::IpAddr) -> String {
+    let ports = match rule.ports {
+        Some(ports) if ports.start == ports.end => ports.start.to_string(),
+        Some(ports) => format!("{}-{}", ports.start, ports.end),
+        None => "all ports".to_owned(),
+    };
+    format!("{}/{ports} of {ip} for {}", rule.protocol, rule.sources)
+}

@@ -1,0 +1,280 @@
+//! From what is wanted and what was seen to steps. Pure.
+//!
+//! | file | decides |
+//! | --- | --- |
+//! | `step` | what a step is, how it reads, and how it shows once it succeeded |
+//! | `adopt` | marks for the rules of an older controller |
+//! | `rules` | rules, their fields and their members on the chosen address |
+//! | `firewall` | firewall rules of a port |
+//! | `acl` | ACL items of a port |
+//! | `depart` | how a balancer leaves an address |
+//!
+//! A plan holds what can be planned on what was seen; its first steps are done, their effects folded in, and the next plan is
+//! made. So every prefix of a plan is a state that planning goes on from, whoever dies in between.
+
+mod acl;
+mod adopt;
+mod depart;
+mod firewall;
+mod rules;
+mod step;
+
+use std::net::IpAddr;
+
+use proto::Fault;
+
+use super::address::{self, Decision};
+use super::members::{WantedMembers, replace_id};
+use super::network;
+use super::observation::{Need, Observation};
+use super::outcome::{Ingress, Note, Outputs, Served, Wait};
+use super::ownership::{Identity, Survey};
+use super::wish::{AdoptionHint, DialectWish, Wish};
+use crate::cloudstack::types::JobId;
+use crate::tenant::{NameOrId, Policy, Scope};
+
+pub use step::{Answered, Impact, Phase, Planned, Step};
+
+/// The end of a balancer, as it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Farewell {
+    /// Hand the address over instead of releasing it.
+    pub keep_address: bool,
+    /// The network that the Service names.
+    pub network: Option<NameOrId>,
+    /// Whose names.
+    pub dialect: DialectWish,
+    /// Looked at when rules were never adopted.
+    pub adoption: AdoptionHint,
+}
+
+/// What is to become of a balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// It serves like this.
+    Serve(Box<Wish>),
+    /// It goes.
+    Leave(Farewell),
+}
+
+/// What a plan is made for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Who asks.
+    pub identity: Identity,
+    /// What the tenant may see.
+    pub scope: Scope,
+    /// What it may do.
+    pub policy: Policy,
+    /// Addresses that the Service's status shows.
+    pub published: Vec<IpAddr>,
+    /// What is wanted.
+    pub goal: Goal,
+}
+
+/// What the parts of the plan look at.
+pub struct Context<'a> {
+    /// Who asks.
+    pub identity: &'a Identity,
+    /// What the tenant may see.
+    pub scope: &'a Scope,
+    /// What it may do.
+    pub policy: &'a Policy,
+    /// Addresses that the Service's status shows.
+    pub published: &'a [IpAddr],
+    /// What was seen.
+    pub observation: &'a Observation,
+    /// Whose the rules are.
+    pub survey: Survey<'a>,
+}
+
+/// Where a plan ends.
+#[derive(Clone, Debug, Default)]
+pub enum End {
+    /// There is more to look at or to do.
+    #[default]
+    Unfinished,
+    /// Everything is as it is wanted.
+    Served(Box<Served>),
+    /// Nothing is left that the cluster owns.
+    Departed,
+    /// Nothing more can be done now.
+    Wait(Wait),
+    /// This job of ours has to end first.
+    Await(JobId),
+    /// It can't be done as it is.
+    Refused(Fault),
+}
+
+/// A plan.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// What is done, in order.
+    pub steps: Vec<Planned>,
+    /// What has to be looked at before anything is done.
+    pub needs: Vec<Need>,
+    /// What a person should see.
+    pub notes: Vec<Note>,
+    /// Where it ends when there are no steps and no needs.
+    pub end: End,
+    /// Consent that a person would have to give, by id.
+    pub consent: Option<String>,
+    /// Addresses that stay allocated, each with a note.
+    pub kept: Vec<IpAddr>,
+}
+
+impl Plan {
+    fn refused(fault: Fault) -> Self {
+        Self { end: End::Refused(fault), ..Self::default() }
+    }
+
+    fn needing(needs: Vec<Need>) -> Self {
+        Self { needs, ..Self::default() }
+    }
+
+    fn push(&mut self, phase: Phase, step: Step, reason: impl Into<String>, impact: Impact) {
+        self.steps.push(Planned { phase, step, reason: reason.into(), impact });
+    }
+
+    /// Steps in their order; what needs to be looked at once each; nothing that ends before it is done.
+    fn finished(mut self) -> Self {
+        self.steps.sort_by_key(|planned| planned.phase);
+        self.needs.sort();
+        self.needs.dedup();
+        let open = !self.steps.is_empty() || !self.needs.is_empty();
+        if open && !matches!(self.end, End::Refused(_)) {
+            self.end = End::Unfinished;
+        }
+        self
+    }
+
+    /// The steps that are done next: the first one, with those of its phase that may run beside it.
+    pub fn next_round(&self) -> &[Planned] {
+        let Some(first) = self.steps.first() else { return &[] };
+        let beside = |planned: &&Planned| {
+            planned.phase == first.phase && planned.step.may_run_beside_others()
+        };
+        let count = if first.step.may_run_beside_others() { self.steps.iter().take_while(beside).count() } else { 1 };
+        self.steps.get(..count).unwrap_or_default()
+    }
+}
+
+/// Makes a plan.
+pub fn plan(request: &Request, observation: &Observation) -> Plan {
+    let cx = Context {
+        identity: &request.identity,
+        scope: &request.scope,
+        policy: &request.policy,
+        published: &request.published,
+        observation,
+        survey: Survey::of(&request.identity, observation),
+    };
+    match &request.goal {
+        Goal::Serve(wish) => serve(&cx, wish),
+        Goal::Leave(farewell) => depart::leave(&cx, farewell),
+    }
+    .finished()
+}
+
+fn serve(cx: &Context<'_>, wish: &Wish) -> Plan {
+    if cx.survey.is_unadopted() {
+        return adopt::plan(cx, &wish.adoption, wish.keep_address, Some(wish));
+    }
+    let network = match network::choose(wish, cx.scope, &cx.survey, cx.observation) {
+        Ok(Some(network)) => network,
+        Ok(None) => return without_network(cx, wish),
+        Err(fault) => return Plan::refused(fault),
+    };
+    if let Err(fault) = network::check(network, wish) {
+        return Plan::refused(fault);
+    }
+    let (members, notes) = WantedMembers::of(wish, cx.scope, network, cx.observation);
+    let mut plan = Plan { notes, ..Plan::default() };
+    let (site, wait) = match address::decide(cx, wish, network) {
+        Decision::At(site) => (site, None),
+        Decision::Wait { wait, meanwhile: Some(site), note } => {
+            plan.notes.push(note);
+            (site, Some(wait))
+        }
+        Decision::Wait { wait, meanwhile: None, note } => {
+            plan.notes.push(note);
+            plan.end = End::Wait(wait);
+            return plan;
+        }
+        Decision::Need(needs) => {
+            plan.needs = needs;
+            return plan;
+        }
+        Decision::First(step) => {
+            plan.steps.push(*step);
+            return plan;
+        }
+        Decision::Await(job) => {
+            plan.end = End::Await(job);
+            return plan;
+        }
+        Decision::Refused(fault) => return Plan::refused(fault),
+    };
+    let Some(address) = cx.observation.address(&site.address) else {
+        return Plan::needing(vec![Need::Address(site.address)]);
+    };
+    if let Err(fault) = network::check_address(network, wish, address) {
+        return Plan::refused(fault);
+    }
+    let here = rules::Here { network, site: &site, wish, members: &members };
+    if let Err(fault) = rules::plan(cx, &here, &mut plan) {
+        return Plan::refused(fault);
+    }
+    let leaving = depart::others(cx, &site.address, &mut plan);
+    plan.end = match wait {
+        Some(wait) => End::Wait(wait),
+        None => End::Served(Box::new(Served {
+            ingress: Ingress { ip: site.ip, proxy: wish.is_proxy() },
+            leaving,
+            outputs: Outputs {
+                address_id: site.address.clone(),
+                network_id: network.id.clone(),
+                address_owned: site.word == super::marks::AddressWord::Own,
+            },
+        })),
+    };
+    plan
+}
+
+fn without_network(cx: &Context<'_>, wish: &Wish) -> Plan {
+    let (reason, event, text) = if cx.survey.mine().next().is_some() {
+        let text = "the network of the service's rules is not visible to the keys of the broker";
+        ("NETWORK_NOT_VISIBLE", "NetworkNotVisible", text.to_owned())
+    } else {
+        let nodes = wish.members.machines.len() + wish.members.unresolved.len();
+        let text = format!("none of the {nodes} nodes is a machine in a network of this cluster, so no network is known");
+        ("NO_NETWORK", "NoNetwork", text)
+    };
+    let notes = vec![Note::warning(event, text.clone()).about("members")];
+    Plan { notes, end: End::Wait(Wait::for_a_change(reason, text)), ..Plan::default() }
+}
+
+/// Consent of a person for members that are replaced all at once.
+fn consent(cx: &Context<'_>, here: &rules::Here<'_>, plan: &mut Plan) -> Result<(), Fault> {
+    let replaced: std::collections::BTreeSet<_> = rules::kept(cx, here)
+        .filter_map(|rule| cx.observation.members.get(&rule.id))
+        .filter_map(|present| here.members.replaced_wholesale(present, cx.observation))
+        .flatten()
+        .cloned()
+        .collect();
+    if replaced.is_empty() {
+        return Ok(());
+    }
+    let id = replace_id(&cx.identity.service.uid, here.members, &replaced);
+    if here.wish.accept_replace == id {
+        return Ok(());
+    }
+    let machines = replaced.iter().map(|machine| machine.as_str()).take(5).collect::<Vec<_>>().join(", ");
+    let text = format!(
+        "all members would be replaced although machines that no node claims run ({machines}): a copy of this cluster \
+         may serve this balancer; stop them, or accept plan {id}"
+    );
+    plan.consent = Some(id);
+    Err(Fault::new(proto::FaultKind::Conflict, "REPLACES_ALL_MEMBERS", text).with_field("accept_replace"))
+}
+
