@@ -181,7 +181,7 @@ pub(crate) async fn run(
     let root = caller.kind == RoleKind::Root;
     let result = run_spec(server, caller, (spec, pairs), fail_job).await;
     result.map_err(|error| {
-        if error.code == 530 && !root {
+        if error.code == 530 && !root && !error.public {
             ApiError {
                 text: SANITISED.into(),
                 ..error

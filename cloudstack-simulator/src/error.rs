@@ -11,6 +11,8 @@ pub(crate) struct ApiError {
     pub(crate) text: String,
     /// The envelope is `errorresponse` instead of the command's.
     pub(crate) nameless: bool,
+    /// Users read this text although it is a 530.
+    pub(crate) public: bool,
 }
 
 /// No right on an object.
@@ -26,6 +28,7 @@ impl ApiError {
             cause: Some(cause),
             text: text.into(),
             nameless: false,
+            public: false,
         }
     }
 
@@ -36,6 +39,7 @@ impl ApiError {
             cause: None,
             text: "unable to verify user credentials and/or request signature".into(),
             nameless: false,
+            public: false,
         }
     }
 
@@ -86,6 +90,14 @@ impl ApiError {
         Self::new(530, 4250, text)
     }
 
+    /// 530 with a text for everybody.
+    pub(crate) fn internal_public(text: impl Into<String>) -> Self {
+        Self {
+            public: true,
+            ..Self::new(530, 9999, text)
+        }
+    }
+
     /// 533.
     pub(crate) fn no_address(text: impl Into<String>) -> Self {
         Self::new(533, 9999, text)
@@ -93,7 +105,7 @@ impl ApiError {
 
     /// 532.
     pub(crate) fn limit(text: impl Into<String>) -> Self {
-        Self::new(532, 9999, text)
+        Self::new(532, 4280, text)
     }
 
     /// 537.

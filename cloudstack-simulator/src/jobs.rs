@@ -21,12 +21,15 @@ use crate::state::{Job, JobStatus, Row as _, World};
 pub(crate) type Work =
     Box<dyn FnOnce(Arc<JobRun>) -> Pin<Box<dyn Future<Output = Result<Value, JobError>> + Send>> + Send>;
 
+/// Kinds of objects that jobs show with their id.
+const NAMED: [&str; 5] = ["IpAddress", "FirewallRule", "VirtualMachine", "Network", "Vpc"];
+
 /// What the first phase leaves behind.
 pub(crate) struct Started {
     /// The new object, for commands that create one.
     pub(crate) id: Option<Uuid>,
     /// What the job works on, where the server says so.
-    pub(crate) instance: Option<(&'static str, Uuid)>,
+    pub(crate) instance: Option<(&'static str, Option<Uuid>)>,
     pub(crate) work: Work,
 }
 
@@ -47,13 +50,13 @@ impl Started {
     /// The object that the first phase made.
     pub(crate) fn created(mut self, kind: &'static str, id: Uuid) -> Self {
         self.id = Some(id);
-        self.instance = Some((kind, id));
+        self.instance = Some((kind, Some(id).filter(|_| NAMED.contains(&kind))));
         self
     }
 
     /// The object that the job works on.
     pub(crate) fn on(mut self, kind: &'static str, id: Uuid) -> Self {
-        self.instance = Some((kind, id));
+        self.instance = Some((kind, Some(id).filter(|_| NAMED.contains(&kind))));
         self
     }
 }
@@ -109,7 +112,7 @@ pub(crate) async fn start(
     let wanted = match call.args.text("customjobid") {
         Some(text) => Some(
             Uuid::try_parse(text)
-                .map_err(|_| ApiError::invalid(format!("Invalid custom job id {text}: it must be a UUID")))?,
+                .map_err(|_| ApiError::invalid(format!("UUID: {text} doesn't follow the UUID format")))?,
         ),
         None => None,
     };
@@ -139,7 +142,7 @@ pub(crate) async fn start(
         let mut world = server.world.lock();
         if world.jobs.get(id).is_some() {
             // The object of the first phase stays, without a job.
-            return Err(ApiError::runtime(format!(
+            return Err(ApiError::internal(format!(
                 "Duplicate entry '{id}' for key 'async_job.uuid'"
             )));
         }

@@ -23,7 +23,7 @@ impl Page {
             }),
             (None, Some(-1)) => Ok(Self { skip: 0, take: None }),
             (Some(_), Some(-1)) => Err(ApiError::invalid(
-                "\"page\" parameter is not allowed when \"pagesize\" is -1",
+                "Can't specify page parameter when pagesize is -1 (Unlimited)",
             )),
             (None, Some(_)) => Err(ApiError::parameter(
                 "\"page\" parameter is required when \"pagesize\" is specified",
@@ -33,7 +33,7 @@ impl Page {
             )),
             (Some(page), Some(size)) => {
                 if most >= 0 && size > most {
-                    return Err(ApiError::parameter(format!(
+                    return Err(ApiError::invalid(format!(
                         "Page size can't exceed max allowed page size value: {most}"
                     )));
                 }

@@ -66,7 +66,8 @@ pub(super) const SPECS: &[Spec] = &[
         "user.network.UpdateNetworkACLItemCmd",
         UPDATE,
         update,
-    ),
+    )
+    .enveloped("createnetworkaclresponse"),
     Spec::job(
         "deleteNetworkACL",
         "user.network.DeleteNetworkACLCmd",

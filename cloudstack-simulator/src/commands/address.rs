@@ -80,7 +80,7 @@ fn place(world: &World, call: &Call) -> Result<Place, ApiError> {
         (Some(network), _) => world
             .networks
             .get(network)
-            .ok_or_else(|| call.gone("networkid", network))?,
+            .ok_or_else(|| ApiError::invalid("Unable to find network by network id specified"))?,
         (None, Some(zone)) => {
             let owner = project.unwrap_or(Owner::Account(call.caller.account));
             let mut own = world.networks.iter().filter(|network| {
@@ -227,7 +227,7 @@ fn attach(run: &JobRun, id: Uuid, place: Place) -> Result<Value, JobError> {
             row.vpc = place.vpc;
             row.source_nat = becomes_source_nat;
             row.quarantine = None;
-            if place.vpc.is_some() || network.as_ref().is_some_and(|network| network.kind == NetworkKind::L2) {
+            if place.vpc.is_some() {
                 row.state = AddressState::Allocated;
             }
         }
@@ -310,11 +310,11 @@ async fn clean_up(run: &Arc<JobRun>, id: Uuid) -> bool {
                 rule.state = RuleState::Deleting;
             }
         });
-        if crate::commands::load_balancer::reconfigure(run, *network).await {
-            run.world(|world| crate::commands::load_balancer::drop_rule(world, *rule));
-        } else {
+        if !crate::commands::load_balancer::reconfigure(run, *network).await {
             ok = false;
+            break;
         }
+        run.world(|world| crate::commands::load_balancer::drop_rule(world, *rule));
     }
     run.world(|world| {
         if let Some(row) = world.addresses.get_mut(id) {

@@ -34,9 +34,10 @@ pub(super) const SPECS: &[Spec] = &[
     Spec::change("enableUser", USER, enable_user).for_admins(),
     Spec::change("prepareForShutdown", &[], prepare_shutdown).for_admins(),
     Spec::change("cancelShutdown", &[], cancel_shutdown).for_admins(),
+    Spec::change("readyForShutdown", &[], ready_for_shutdown).for_admins(),
     Spec {
         run: Run::Server(configure_router),
-        envelope: Some("null"),
+        envelope: Some("simulatormock"),
         ..Spec::change("configureSimulator", SETTING, update_setting)
     }
     .for_admins(),
@@ -136,6 +137,10 @@ fn prepare_shutdown(world: &mut World, _: &Call) -> Result<Value, ApiError> {
     Ok(success())
 }
 
+fn ready_for_shutdown(_: &mut World, _: &Call) -> Result<Value, ApiError> {
+    Ok(success())
+}
+
 fn cancel_shutdown(world: &mut World, _: &Call) -> Result<Value, ApiError> {
     world.shutting_down = false;
     Ok(success())
@@ -168,5 +173,5 @@ fn configure_router(server: &Arc<Server>, call: &Call) -> Result<Value, ApiError
             next
         }
     };
-    Ok(json!({ "id": number, "podid": 1, "clusterid": 1, "zoneid": 1, "name": command }))
+    Ok(json!({ "null": { "id": number, "podid": 1, "clusterid": 1, "zoneid": 1, "name": command } }))
 }

@@ -261,10 +261,9 @@ fn apis(world: &World, call: &Call) -> Result<Value, ApiError> {
         .map(|spec| json!({ "name": spec.name, "isasync": spec.is_async(), "params": spec.shown_params() }))
         .collect();
     if rows.is_empty() {
-        return Err(ApiError::internal(format!(
-            "The API [{}] does not exist or is not available for the account.",
-            wanted.unwrap_or_default()
-        )));
+        return Err(ApiError::internal_public(
+            "Api Discovery plugin was unable to find an api by that name or process any apis",
+        ));
     }
     Ok(json!({ "count": rows.len(), "api": rows }))
 }

@@ -188,7 +188,7 @@ async fn created(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
             .get(id)
             .filter(|_| ok)
             .ok_or_else(|| JobError::failed("Failed to create firewall rule"))?;
-        Ok(json!({ "firewallrule": world.show_firewall(rule) }))
+        Ok(json!({ "firewallrule": world.show_firewall(rule, crate::state::show::Reader { kind: run.caller.kind }) }))
     })
 }
 
@@ -223,7 +223,7 @@ fn update(world: &mut World, call: &Call) -> Result<Started, ApiError> {
                 .firewall_rules
                 .get(id)
                 .ok_or_else(|| JobError::failed("Failed to update firewall rule"))?;
-            Ok(json!({ "firewallrule": world.show_firewall(rule) }))
+            Ok(json!({ "firewallrule": world.show_firewall(rule, crate::state::show::Reader { kind: run.caller.kind }) }))
         })
     }))
 }
@@ -289,14 +289,7 @@ fn list(world: &World, call: &Call) -> Result<Value, ApiError> {
             && super::tag::matches(world, call, rule.id)
             && scope.has(world, rule.owner)
     });
-    let root = call.reader().is_root();
-    let shown = rows.map(|rule| {
-        let mut fields = world.show_firewall(rule);
-        if root {
-            fields.insert("fordisplay".into(), json!(true));
-        }
-        Value::Object(fields)
-    });
+    let shown = rows.map(|rule| Value::Object(world.show_firewall(rule, call.reader())));
     dispatch::list(world, call, "firewallrule", shown.collect())
 }
 

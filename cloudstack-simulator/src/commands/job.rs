@@ -56,7 +56,7 @@ fn list(world: &World, call: &Call) -> Result<Value, ApiError> {
             });
         if !good {
             return Err(ApiError::parameter(format!(
-                "Unable to parse date {date} for command listasyncjobs, please pass dates in the format yyyy-MM-dd'T'HH:mm:ssZ"
+                "Unable to parse date {date} for command listasyncjobs, please pass dates in the format mentioned in the api documentation"
             )));
         }
     }

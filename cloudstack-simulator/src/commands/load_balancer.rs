@@ -286,7 +286,10 @@ async fn created(run: &Arc<JobRun>, id: Uuid, (opens, opened): (bool, bool)) -> 
             .rules
             .get(id)
             .ok_or_else(|| JobError::failed("Failed to create load balancer rule"))?;
-        Ok(json!({ "loadbalancer": world.show_rule(rule) }))
+        let reader = crate::state::show::Reader {
+            kind: run.caller.kind,
+        };
+        Ok(json!({ "loadbalancer": world.show_rule(rule, reader) }))
     })
 }
 
@@ -317,13 +320,17 @@ async fn remove(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
             rule.state = RuleState::Deleting;
             any = true;
         }
-        if let Some(rule) = world.rules.get_mut(id) {
-            rule.state = RuleState::Deleting;
-        }
         any
     });
-    let ok =
-        (!implicit || apply_firewall(run, before.address).await) && reconfigure(run, before.network).await;
+    let mut ok = !implicit || apply_firewall(run, before.address).await;
+    if ok {
+        run.world(|world| {
+            if let Some(rule) = world.rules.get_mut(id) {
+                rule.state = RuleState::Deleting;
+            }
+        });
+        ok = reconfigure(run, before.network).await;
+    }
     run.world(|world| {
         if ok {
             drop_rule(world, id);

@@ -116,6 +116,7 @@ fn deploy(world: &mut World, call: &Call) -> Result<Started, ApiError> {
     };
     add_machine(world, new);
     Ok(Started::job(move |run| async move {
+        mark_busy(&run, id);
         set_state(&run, id, MachineState::Running);
         result(&run, id)
     })
@@ -141,7 +142,13 @@ fn set_state(run: &JobRun, id: Uuid, state: MachineState) {
         if let Some(machine) = world.machines.get_mut(id) {
             machine.state = state;
             machine.updated = Some(Stamp::now());
-            machine.busy = None;
+            if state == MachineState::Stopped || state == MachineState::Destroyed {
+                let mut details = machine.shown.get("details").cloned().unwrap_or_else(|| json!({}));
+                if let Value::Object(fields) = &mut details {
+                    fields.insert(super::machine_list::FREED.into(), json!("false"));
+                }
+                machine.shown.insert("details".into(), details);
+            }
         }
     });
 }
@@ -190,7 +197,11 @@ fn stop(world: &mut World, call: &Call) -> Result<Started, ApiError> {
 
 fn reboot(world: &mut World, call: &Call) -> Result<Started, ApiError> {
     let id = machine_of(world, call)?;
-    Ok(Started::job(move |run| async move { result(&run, id) }).on(INSTANCE, id))
+    Ok(Started::job(move |run| async move {
+        mark_busy(&run, id);
+        result(&run, id)
+    })
+    .on(INSTANCE, id))
 }
 
 fn destroy(world: &mut World, call: &Call) -> Result<Started, ApiError> {
@@ -202,6 +213,7 @@ fn destroy(world: &mut World, call: &Call) -> Result<Started, ApiError> {
         ));
     }
     Ok(Started::job(move |run| async move {
+        mark_busy(&run, id);
         set_state(&run, id, MachineState::Destroyed);
         if for_good {
             run.world(|world| expunge_now(world, id));

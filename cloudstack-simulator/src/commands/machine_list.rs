@@ -161,6 +161,14 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("group", &["group", "groupid"]),
 ];
 
+/// A detail that only root admins see.
+pub(super) const FREED: &str = "Message.ReservedCapacityFreed.Flag";
+
+fn without_path(mut tag: Object) -> Value {
+    tag.remove("domainpath");
+    Value::Object(tag)
+}
+
 /// A machine, with the groups of fields that are asked for.
 pub(super) fn show(world: &World, machine: &Machine, details: &Details, reader: Reader) -> Object {
     let mut fields = machine.shown.clone();
@@ -185,9 +193,23 @@ pub(super) fn show(world: &World, machine: &Machine, details: &Details, reader: 
         "name": machine.name,
         "state": machine.state.text(),
         "lastupdated": machine.updated.map(crate::clock::Stamp::text),
-        "tags": world.show_tags(machine.id),
     })));
     fields.extend(world.owner_fields(machine.owner));
+    if let (false, Some(Value::Object(hidden))) = (reader.is_root(), fields.get_mut("details")) {
+        hidden.remove(FREED);
+    }
+    fields.insert(
+        "tags".into(),
+        world
+            .tags_of(machine.id)
+            .map(|tag| without_path(world.show_tag(tag)))
+            .collect(),
+    );
+    if machine.state != MachineState::Running {
+        ["hostid", "hostname", "hostcontrolstate", "bootmode", "boottype"]
+            .iter()
+            .for_each(|name| drop(fields.remove(*name)));
+    }
     show_cards(machine, details, &mut fields);
     if details.has("stats") && machine.state == MachineState::Running {
         fields.extend(object(json!({
@@ -222,6 +244,13 @@ fn show_cards(machine: &Machine, details: &Details, fields: &mut Object) {
         Some(address) => fields.insert("ipaddress".into(), json!(address)),
         None => fields.remove("ipaddress"),
     };
-    let cards = shown.iter().map(|nic| Value::Object(nic.shown.clone()));
+    let cards = shown.iter().map(|nic| {
+        let mut card = nic.shown.clone();
+        if machine.state != MachineState::Running {
+            card.remove("broadcasturi");
+            card.remove("isolationuri");
+        }
+        Value::Object(card)
+    });
     fields.insert("nic".into(), cards.collect());
 }

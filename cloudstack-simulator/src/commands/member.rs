@@ -87,11 +87,16 @@ async fn add(run: &Arc<JobRun>, id: Uuid, wanted: &Wanted) -> Result<Value, JobE
             return Err(no_assign());
         }
         let new = resolve(world, wanted, (rule.network, rule.owner))?;
-        if new
+        let twin = new
             .iter()
-            .any(|member| rule.members.iter().any(|old| same(old, member)))
-        {
-            return Err(no_assign());
+            .find_map(|member| rule.members.iter().find(|old| same(old, member)));
+        if let Some(old) = twin {
+            // One that is just being added by another job hits the database's own check.
+            return Err(if old.coming {
+                JobError::failed("Entity already exists ")
+            } else {
+                no_assign()
+            });
         }
         if let Some(row) = world.rules.get_mut(id) {
             row.members.extend(new);
@@ -268,7 +273,6 @@ fn instances(world: &World, call: &Call) -> Result<Value, ApiError> {
             let addresses: Vec<&str> = of_machine.map(|member| member.address.as_str()).collect();
             rows.push(json!({ "loadbalancerruleinstance": shown, "lbvmipaddresses": addresses }));
         } else {
-            shown.insert("servicestate".into(), json!(machine.state.text()));
             rows.push(Value::Object(shown));
         }
     }

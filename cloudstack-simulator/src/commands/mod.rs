@@ -13,6 +13,8 @@ mod machine;
 mod machine_list;
 mod member;
 mod network;
+mod network_write;
+mod operator;
 mod rule_list;
 mod rule_update;
 mod sticky;
@@ -40,6 +42,8 @@ pub(crate) const ALL: &[&[Spec]] = &[
     machine_list::SPECS,
     member::SPECS,
     network::SPECS,
+    network_write::SPECS,
+    operator::SPECS,
     rule_list::SPECS,
     rule_update::SPECS,
     sticky::SPECS,

@@ -69,9 +69,7 @@ fn networks(world: &World, call: &Call) -> Result<Value, ApiError> {
         .flatten()
         .find(|name| !SERVICES.contains(&name.as_str()))
     {
-        return Err(ApiError::invalid(format!(
-            "Invalid service name is specified: {service}"
-        )));
+        return Err(ApiError::invalid(format!("Invalid service specified {service}")));
     }
     let filter = args.filled("networkfilter").map(str::to_lowercase);
     if let Some(name) = &filter

@@ -54,14 +54,7 @@ fn list(world: &World, call: &Call) -> Result<Value, ApiError> {
             && super::tag::matches(world, call, rule.id)
             && scope.has(world, rule.owner)
     });
-    let root = call.reader().is_root();
-    let shown = rows.map(|rule| {
-        let mut fields = world.show_rule(rule);
-        if root {
-            fields.insert("fordisplay".into(), Value::Bool(true));
-        }
-        Value::Object(fields)
-    });
+    let shown = rows.map(|rule| Value::Object(world.show_rule(rule, call.reader())));
     dispatch::list(world, call, "loadbalancerrule", shown.collect())
 }
 

@@ -74,19 +74,10 @@ async fn apply(run: &Arc<JobRun>, id: Uuid, change: Change) -> Result<Value, Job
     let sources = run.world(|world| check(world, &before, &change))?;
     let reaches = reaches_router(&before, &change, sources.as_deref());
     run.world(|world| store(world, id, &change, sources));
-    if change.algorithm.is_none()
-        && change.protocol.is_none()
-        && change.sources.is_none()
-        && before.protocol.is_none()
-        && !change.is_empty()
-    {
+    if compares_nothing(&before, &change) {
         return Err(JobError::failed(
-            "Cannot invoke \"String.equals(Object)\" because the return value of \"com.cloud.network.dao.LoadBalancerVO.getLbProtocol()\" is null",
-        ));
-    }
-    if reaches && missing_protocol(&before, &change) {
-        return Err(JobError::failed(
-            "Cannot invoke \"String.equals(Object)\" because the return value of \"com.cloud.network.dao.LoadBalancerVO.getLbProtocol()\" is null",
+            "Cannot invoke \"String.equals(Object)\" because the return value of \
+             \"com.cloud.network.dao.LoadBalancerVO.getLbProtocol()\" is null",
         ));
     }
     if reaches {
@@ -108,17 +99,22 @@ async fn apply(run: &Arc<JobRun>, id: Uuid, change: Change) -> Result<Value, Job
                 "Failed to update load balancer rule: {text}"
             )));
         }
-        let shown = world.show_rule(rule);
+        let shown = world.show_rule(
+            rule,
+            crate::state::show::Reader {
+                kind: run.caller.kind,
+            },
+        );
         settle(world, before.network);
         Ok(json!({ "loadbalancer": shown }))
     })
 }
 
-/// The server compares the protocol that is not there.
-fn missing_protocol(before: &Rule, change: &Change) -> bool {
+/// Unless the algorithm is the same, the server looks at the rule's protocol, and falls over when there is none. The change is stored all the same.
+fn compares_nothing(before: &Rule, change: &Change) -> bool {
     before.protocol.is_none()
         && change.protocol.is_none()
-        && change.algorithm.as_ref() == Some(&before.algorithm)
+        && change.algorithm.as_ref() != Some(&before.algorithm)
 }
 
 fn check(world: &World, before: &Rule, change: &Change) -> Result<Option<String>, JobError> {

@@ -34,7 +34,8 @@ pub(super) const SPECS: &[Spec] = &[
         "user.loadbalancer.CreateLBStickinessPolicyCmd",
         CREATE,
         create,
-    ),
+    )
+    .enveloped("createLBStickinessPolicy"),
     Spec::job(
         "deleteLBStickinessPolicy",
         "user.loadbalancer.DeleteLBStickinessPolicyCmd",
@@ -154,13 +155,9 @@ fn shown(world: &World, rule: &Rule, reader: Reader) -> Value {
         .iter()
         .filter(|policy| policy.rule == rule.id)
         .map(|policy| Value::Object(world.show_policy(policy, reader)));
-    let mut fields = world.owner_fields(rule.owner);
-    fields.remove("domainpath");
+    let mut fields = policy_owner(world, rule);
     fields.insert("lbruleid".into(), json!(rule.id));
     fields.insert("stickinesspolicy".into(), policies.collect());
-    if let Some(zone) = world.addresses.get(rule.address).map(|row| row.zone) {
-        fields.insert("zoneid".into(), json!(zone));
-    }
     Value::Object(fields)
 }
 
@@ -228,12 +225,28 @@ fn create_health(world: &mut World, call: &Call) -> Result<Started, ApiError> {
 
 fn list_health(world: &World, call: &Call) -> Result<Value, ApiError> {
     let rule = rule_of(world, call)?;
-    let mut fields = world.owner_fields(rule.owner);
-    fields.remove("domainpath");
+    let mut fields = policy_owner(world, rule);
     fields.insert("lbruleid".into(), json!(rule.id));
     fields.insert("healthcheckpolicy".into(), json!([]));
-    if let Some(zone) = world.addresses.get(rule.address).map(|row| row.zone) {
-        fields.insert("zoneid".into(), json!(zone));
-    }
     Ok(json!({ "count": 1, "healthcheckpolicies": [fields] }))
+}
+
+/// Owner fields of policies: a project shows as the account behind it.
+fn policy_owner(world: &World, rule: &Rule) -> crate::state::Object {
+    let mut fields = world.owner_fields(rule.owner);
+    fields.remove("domainpath");
+    if let crate::state::Owner::Project(id) = rule.owner {
+        fields.remove("project");
+        fields.remove("projectid");
+        fields.insert(
+            "account".into(),
+            json!(
+                world
+                    .projects
+                    .get(id)
+                    .map(|project| project.account_name.as_str())
+            ),
+        );
+    }
+    fields
 }

@@ -51,6 +51,9 @@ const KINDS: [&str; 7] = [
 /// Longest key and value; the rest is cut.
 const STORED: usize = 255;
 
+/// Kinds that exist and cannot have tags.
+const WITHOUT: [&str; 1] = ["NetworkACLList"];
+
 fn kind_of(text: &str) -> Option<&'static str> {
     KINDS.into_iter().find(|kind| kind.eq_ignore_ascii_case(text))
 }
@@ -95,7 +98,13 @@ fn resources(
     kind: &str,
     ids: &[String],
 ) -> Result<(&'static str, Vec<(Uuid, Owner)>), JobError> {
-    let known = kind_of(kind).ok_or_else(|| JobError::invalid(format!("Invalid resource type: {kind}")))?;
+    let known = kind_of(kind).ok_or_else(|| {
+        if WITHOUT.contains(&kind) {
+            JobError::invalid(format!("The resource type {kind} doesn't support resource tags"))
+        } else {
+            JobError::invalid(format!("Invalid resource type {kind}"))
+        }
+    })?;
     let mut found = Vec::new();
     for text in ids {
         let id = Uuid::try_parse(text).ok();
@@ -130,10 +139,9 @@ fn add(
         run.must_own(Some(*owner))?;
         for (key, value) in &pairs {
             let key = cut(key.clone().unwrap_or_default());
-            let value = value
-                .clone()
-                .filter(|value| !value.is_empty())
-                .ok_or_else(|| JobError::invalid("Value for the key can't be null or empty"))?;
+            let value = value.clone().filter(|value| !value.is_empty()).ok_or_else(|| {
+                JobError::invalid(format!("Value for the key {key} is either null or empty"))
+            })?;
             new.push(Tag {
                 resource: *resource,
                 kind,
@@ -200,12 +208,7 @@ fn delete(_: &mut World, call: &Call) -> Result<Started, ApiError> {
 fn list(world: &World, call: &Call) -> Result<Value, ApiError> {
     let args = &call.args;
     let scope = Scope::of(world, call, false)?;
-    let kind = match args.filled("resourcetype") {
-        Some(text) => {
-            Some(kind_of(text).ok_or_else(|| ApiError::invalid(format!("Invalid resource type: {text}")))?)
-        }
-        None => None,
-    };
+    let kind = args.filled("resourcetype").map(kind_of);
     let is =
         |wanted: Option<&str>, value: &str| wanted.is_none_or(|wanted| value.eq_ignore_ascii_case(wanted));
     let rows = world.tags.iter().filter(|tag| {
@@ -214,7 +217,7 @@ fn list(world: &World, call: &Call) -> Result<Value, ApiError> {
             && args
                 .filled("resourceid")
                 .is_none_or(|id| tag.resource.to_string() == id)
-            && kind.is_none_or(|kind| tag.kind == kind)
+            && kind.is_none_or(|kind| kind == Some(tag.kind))
             && scope.has(world, tag.owner)
     });
     let shown = rows.map(|tag| Value::Object(world.show_tag(tag)));

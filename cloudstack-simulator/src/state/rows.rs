@@ -368,7 +368,8 @@ pub(crate) struct Job {
     pub(crate) user: Uuid,
     /// Java class of the command.
     pub(crate) class: String,
-    pub(crate) instance: Option<(&'static str, Uuid)>,
+    /// What it works on; some kinds are shown without an id.
+    pub(crate) instance: Option<(&'static str, Option<Uuid>)>,
     pub(crate) created: Stamp,
     pub(crate) completed: Option<Stamp>,
     pub(crate) status: JobStatus,

@@ -16,6 +16,9 @@ pub(crate) fn object(value: Value) -> Object {
     }
 }
 
+/// Id of the one management server.
+pub(crate) const MANAGEMENT_SERVER: &str = "4ed00000-0000-4000-8000-000000000001";
+
 /// Who reads the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reader {
@@ -89,6 +92,7 @@ impl World {
             .or(address.machine)
             .and_then(|id| self.machines.get(id));
         let mut fields = address.shown.clone();
+        let network = network.filter(|_| address.for_virtual_network);
         fields.extend(object(json!({
             "id": address.id,
             "ipaddress": address.address,
@@ -108,6 +112,8 @@ impl World {
             "state": address.state.text(),
             "virtualmachineid": user.map(|machine| machine.id),
             "virtualmachinename": user.map(|machine| machine.name.as_str()),
+            "virtualmachinedisplayname": user.and_then(|machine| machine.shown.get("displayname").cloned()),
+            "networkname": address.public_network.and_then(|id| self.networks.get(id)).map(|network| network.name.as_str()),
             "tags": self.show_tags(address.id),
             "isportable": false,
             "hasrules": self.rules_on(address.id).next().is_some() || self.firewall_on(address.id).next().is_some(),
@@ -118,7 +124,21 @@ impl World {
         if let Some(owner) = address.owner {
             fields.extend(self.owner_fields(owner));
         }
-        if !reader.is_root() {
+        let works = |job: &&Job| {
+            job.instance == Some(("IpAddress", Some(address.id))) && matches!(job.status, JobStatus::Pending)
+        };
+        if let Some(job) = self
+            .jobs
+            .iter()
+            .rev()
+            .find(works)
+            .filter(|_| address.state == super::AddressState::Allocated)
+        {
+            fields.extend(object(json!({ "jobid": job.id, "jobstatus": 0 })));
+        }
+        if reader.is_root() {
+            fields.insert("fordisplay".into(), json!(true));
+        } else {
             for name in ["vlanid", "vlanname", "fordisplay"] {
                 fields.remove(name);
             }
@@ -127,7 +147,7 @@ impl World {
     }
 
     /// A load balancer rule.
-    pub(crate) fn show_rule(&self, rule: &Rule) -> Object {
+    pub(crate) fn show_rule(&self, rule: &Rule, reader: Reader) -> Object {
         let address = self.addresses.get(rule.address);
         let zone = address.map(|address| address.zone);
         let mut fields = self.owner_fields(rule.owner);
@@ -147,12 +167,13 @@ impl World {
             "zoneid": zone,
             "zonename": zone.and_then(|zone| self.zone_name(zone)),
             "tags": self.show_tags(rule.id),
+            "fordisplay": reader.is_root().then_some(true),
         })));
         fields
     }
 
     /// A firewall rule.
-    pub(crate) fn show_firewall(&self, rule: &FirewallRule) -> Object {
+    pub(crate) fn show_firewall(&self, rule: &FirewallRule, reader: Reader) -> Object {
         object(json!({
             "id": rule.id,
             "protocol": rule.protocol,
@@ -168,6 +189,7 @@ impl World {
             "destcidrlist": "",
             "traffictype": "Ingress",
             "tags": self.show_tags(rule.id),
+            "fordisplay": reader.is_root().then_some(true),
         }))
     }
 
@@ -280,8 +302,8 @@ impl World {
             "jobresulttype": result.is_some().then_some("object"),
             "jobresult": result,
             "jobinstancetype": job.instance.map(|instance| instance.0),
-            "jobinstanceid": job.instance.map(|instance| instance.1),
-            "managementserverid": (status == 0).then_some("4ed00000-0000-4000-8000-000000000001"),
+            "jobinstanceid": job.instance.and_then(|instance| instance.1),
+            "managementserverid": (status == 0).then_some(MANAGEMENT_SERVER),
             "managementservername": (status == 0).then_some("localhost"),
             "created": job.created.text(),
             "completed": job.completed.map(crate::clock::Stamp::text),

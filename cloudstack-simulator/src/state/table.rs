@@ -40,6 +40,11 @@ impl<T: Row> Table<T> {
         number
     }
 
+    /// The number that the next row gets.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next
+    }
+
     /// The row with this id.
     pub(crate) fn get(&self, id: Uuid) -> Option<&T> {
         self.rows.get(self.index.get(&id)?)

@@ -40,7 +40,19 @@ pub(super) fn load(world: &mut World, seed: &Seed) -> Result<(), SeedError> {
             }
         }
     }
-    rows.sort_by_key(|row| row.address.parse::<Ipv4Addr>().ok());
+    for row in &mut rows {
+        let range = seed
+            .publicipranges
+            .iter()
+            .find(|range| contains(range, &row.address));
+        for (name, from) in [("vlanid", "id"), ("vlanname", "vlan")] {
+            if let Some(value) = range.and_then(|range| range.get(from)) {
+                row.shown.insert(name.into(), value.clone());
+            }
+        }
+    }
+    // The public range has the lowest numbers.
+    rows.sort_by_key(|row| (!row.for_virtual_network, row.address.parse::<Ipv4Addr>().ok()));
     for row in rows {
         world.addresses.insert(row);
     }
@@ -78,6 +90,14 @@ fn physical_network(seed: &Seed) -> Option<Uuid> {
             .find_map(|address| uuid(address, "physicalnetworkid"))
             .unwrap_or_else(|| made_up("physicalnetwork", "")),
     )
+}
+
+fn contains(range: &Object, address: &str) -> bool {
+    let at = address.parse::<Ipv4Addr>().map(Ipv4Addr::to_bits).ok();
+    bounds(range)
+        .ok()
+        .zip(at)
+        .is_some_and(|((first, last), at)| first <= at && at <= last)
 }
 
 fn bounds(range: &Object) -> Result<(u32, u32), SeedError> {
@@ -137,13 +157,7 @@ fn read_taken(world: &World, taken: &Object) -> Result<Address, SeedError> {
 
 fn read_free(seed: &Seed, entry: &Object, zone: Uuid) -> Address {
     let address = text(entry, "ipaddress").unwrap_or_default().to_owned();
-    let range = seed.publicipranges.iter().find(|range| {
-        let at = address.parse::<Ipv4Addr>().map(Ipv4Addr::to_bits).ok();
-        bounds(range)
-            .ok()
-            .zip(at)
-            .is_some_and(|((first, last), at)| first <= at && at <= last)
-    });
+    let range = seed.publicipranges.iter().find(|range| contains(range, &address));
     Address {
         zone: range.and_then(|range| uuid(range, "zoneid")).unwrap_or(zone),
         public_network: range.and_then(|range| uuid(range, "networkid")),

@@ -216,13 +216,37 @@ pub(crate) struct NewMachine {
     pub(crate) state: MachineState,
 }
 
+/// What template, offering and host make of a machine: taken from the last one of the zone.
+fn lookalike(world: &World, zone: Uuid) -> Object {
+    let other = world.machines.iter().rev().find(|machine| machine.zone == zone);
+    let mut shown = other.map(|machine| machine.shown.clone()).unwrap_or_default();
+    for own in [
+        "userid",
+        "username",
+        "lastupdated",
+        "group",
+        "groupid",
+        "keypair",
+        "keypairs",
+        "macaddress",
+    ] {
+        shown.remove(own);
+    }
+    shown
+}
+
 /// Adds a machine with one card.
 pub(crate) fn add_machine(world: &mut World, new: NewMachine) -> Option<Uuid> {
     let network = world.networks.get(new.network)?;
     let address = new.address.or_else(|| next_address(world, network));
     let nic = card(new.id, 0, network, (address, Object::new()));
     let zone = network.zone;
-    let given = crate::state::show::object(json!({ "id": new.id, "name": new.name }));
+    let mut given = lookalike(world, network.zone);
+    let number = world.machines.next_number();
+    given.extend(crate::state::show::object(json!({
+        "id": new.id, "name": new.name, "displayname": new.name, "created": Stamp::now().text(), "details": {},
+        "instancename": format!("i-2-{number}-VM"),
+    })));
     let shown = shown(world, given, new.owner, zone);
     world.machines.insert(Machine {
         id: new.id,
