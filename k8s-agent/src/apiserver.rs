@@ -12,7 +12,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::{HeaderValue, Request, Response, header};
 use k8s_openapi::jiff::Timestamp;
 use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use runtime::clock;
 use tower::service_fn;
@@ -41,12 +41,12 @@ pub struct Access {
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// The file is missing or no kubeconfig.
-    #[error("--kubeconfig {path} can't be used", path = path.display())]
+    #[error("--kubeconfig {path} can't be used: {why}", path = path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
-        source: kube::config::KubeconfigError,
+        /// What is wrong with it; holds nothing that stands in the file.
+        why: String,
     },
     /// The address is no URL.
     #[error("--master {0} is not a URL")]
@@ -82,7 +82,7 @@ impl Access {
     async fn config(&self) -> Result<Config, AccessError> {
         let mut config = match (&self.kubeconfig, &self.master) {
             (Some(path), _) => {
-                let refuse = |source| AccessError::Kubeconfig { path: path.clone(), source };
+                let refuse = |error| AccessError::Kubeconfig { path: path.clone(), why: without_content(&error) };
                 let file = Kubeconfig::read_from(path).map_err(refuse)?;
                 Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(refuse)?
             }
@@ -94,6 +94,31 @@ impl Access {
         }
         config.connect_timeout = Some(CONNECT);
         Ok(config)
+    }
+}
+
+/// What is wrong with a kubeconfig. A parser's own words would show the line at fault, and with it a token.
+fn without_content(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::ReadConfig(error, _) => error.to_string(),
+        KubeconfigError::Parse(_) => "it is not YAML with the fields of a kubeconfig".to_owned(),
+        KubeconfigError::CurrentContextNotSet | KubeconfigError::LoadContext(_) => {
+            "its current-context names no context in it".to_owned()
+        }
+        KubeconfigError::LoadClusterOfContext(_) | KubeconfigError::MissingClusterUrl => {
+            "the context's cluster is missing or has no server".to_owned()
+        }
+        KubeconfigError::ParseClusterUrl(_) => "the cluster's server is not a URL".to_owned(),
+        KubeconfigError::LoadCertificateAuthority(_) | KubeconfigError::ParseCertificates(_) => {
+            "the cluster's certificate authority can't be read".to_owned()
+        }
+        KubeconfigError::LoadClientCertificate(_) => "the user's certificate can't be read".to_owned(),
+        KubeconfigError::LoadClientKey(_) => "the user's private key can't be read".to_owned(),
+        KubeconfigError::KindMismatch
+        | KubeconfigError::ApiVersionMismatch
+        | KubeconfigError::FindPath
+        | KubeconfigError::ParseProxyUrl(_)
+        | KubeconfigError::ParseNoProxy(_) => "it holds settings that can't be used".to_owned(),
     }
 }
 
@@ -203,6 +228,18 @@ mod tests {
 
     fn refusal(code: u16, message: &str) -> kube::Error {
         kube::Error::Api(Status::failure(message, "Reason").with_code(code).boxed())
+    }
+
+    #[tokio::test]
+    async fn a_broken_kubeconfig_is_refused_without_showing_what_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubeconfig");
+        std::fs::write(&path, "users: [{name: u, user: {token: TOPSECRET}}}]").unwrap();
+        let one = NonZeroU32::MIN;
+        let access = Access { kubeconfig: Some(path.clone()), master: None, qps: one, burst: one };
+        let Err(error) = access.clients(&Metrics::default()).await else { panic!("it was read") };
+        let text = runtime::log::chain(&error);
+        assert!(text.contains("kubeconfig can't be used") && !text.contains("TOPSECRET"), "{text}");
     }
 
     #[test]
