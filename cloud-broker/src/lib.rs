@@ -47,6 +47,7 @@ pub async fn run(host: Host, args: Args) -> anyhow::Result<()> {
 
 /// The same with other waits than the usual ones, for tests.
 pub async fn run_at(host: Host, args: Args, pace: Pace) -> anyhow::Result<()> {
+    let ready = host.gate("listening");
     let path = args.cloud_config.clone().context("--cloud-config is missing")?;
     let loaded = config::load(&path);
     let config = loaded.config.clone()?;

@@ -30,7 +30,7 @@ use crate::tenant::{ClusterName, Tenant};
 
 pub use file::parse;
 pub use gcfg::Diagnostic;
-pub use reload::{Loaded, load, watch};
+pub use reload::{Loaded, PERIOD, load, watch};
 pub use settings::{Setting, reference};
 
 /// The clusters that this broker serves.

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Config, ConfigError, Diagnostic, parse};
 
 /// How often files are looked at.
-const PERIOD: Duration = Duration::from_secs(10);
+pub const PERIOD: Duration = Duration::from_secs(10);
 
 /// A configuration with the fingerprint of everything it was made from.
 pub struct Loaded {
@@ -60,17 +60,18 @@ pub fn load(path: &Path) -> Loaded {
     }
 }
 
-/// Reads the files again for as long as the process lives, and hands every change to `apply`: a configuration, or what is wrong with it.
+/// Reads the files again every `period` for as long as the process lives, and hands every change to `apply`: a configuration, or what is wrong with it.
 pub async fn watch(
     host: Host,
     path: PathBuf,
     first: Loaded,
+    period: Duration,
     apply: impl Fn(Result<Config, ConfigError>) + Send,
 ) {
     let shutdown = host.shutdown();
     let mut seen = first.fingerprint;
     drop(first.config);
-    while tokio::time::timeout(PERIOD, shutdown.cancelled()).await.is_err() {
+    while tokio::time::timeout(period, shutdown.cancelled()).await.is_err() {
         let loaded = load(&path);
         if loaded.fingerprint != seen {
             seen = loaded.fingerprint;

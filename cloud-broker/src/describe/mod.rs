@@ -44,6 +44,7 @@ pub struct Known {
 pub struct Survey {
     known: Mutex<Known>,
     due: Mutex<survey::Schedule>,
+    version: tokio::sync::Mutex<survey::AskedVersion>,
     told: Mutex<BTreeSet<Finding>>,
 }
 

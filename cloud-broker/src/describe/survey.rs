@@ -1,6 +1,6 @@
 //! When the cloud is asked about itself.
 //!
-//! At the start the machine list is read at once, so that wrong keys or a wrong address show in the log before the first node does. The rest
+//! At the start the machine list and the version are read at once, so that wrong keys or a wrong address show in the log before the first node does. The rest
 //! (rights, project, zones, networks, version) is asked a little later, one call after the other, and then rarely: none of it
 //! changes by itself. A key that may not ask is normal; only a server that does not answer is asked again soon.
 
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use runtime::host::Host;
 
 use super::{CallFacts, Known, Survey, describe};
-use crate::cloudstack::{ApiError, Command, Listing, NetworkQuery};
+use crate::cloudstack::types::Version;
+use crate::cloudstack::{Api, ApiError, Command, Listing, NetworkQuery, Pace};
 use crate::directory::{Directory, Served};
 
 /// How often schedules are looked at, and findings compared.
@@ -34,17 +35,17 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    fn failed(&mut self, now: Instant) -> Instant {
+    fn failed(&mut self, now: Instant, pace: Pace) -> Instant {
         let wait = FIRST_RETRY
             .saturating_mul(1 << self.failures.min(8))
             .min(LONGEST_RETRY);
         self.failures += 1;
-        now + wait
+        now + pace.of(wait)
     }
 }
 
 /// Surveys every tenant for as long as the process lives.
-pub async fn watch(host: Host, directory: Arc<Directory>) {
+pub async fn watch(host: Host, directory: Arc<Directory>, pace: Pace) {
     let shutdown = host.shutdown();
     loop {
         let round = directory.served().into_iter().map(|served| async move {
@@ -55,31 +56,27 @@ pub async fn watch(host: Host, directory: Arc<Directory>) {
             _ = futures::future::join_all(round) => {}
             () = shutdown.cancelled() => return,
         }
-        if tokio::time::timeout(TICK, shutdown.cancelled()).await.is_ok() {
+        if tokio::time::timeout(pace.of(TICK), shutdown.cancelled()).await.is_ok() {
             return;
         }
     }
 }
 
 async fn step(served: &Served) {
-    let now = runtime::clock::now();
+    let (now, pace) = (runtime::clock::now(), served.shared.cloud.pace());
     let mut schedule = *served.survey.due.lock();
     let is_due = |at: Option<Instant>| at.is_none_or(|at| at <= now);
     if !schedule.contact && is_due(schedule.next_contact) {
-        let list = served
-            .shared
-            .instances
-            .lists()
-            .within(&served.api, served.machines_ttl)
-            .await;
+        let list = served.shared.instances.lists().within(&served.api, served.machines_ttl);
+        let (list, _) = futures::join!(list, served.version());
         // Who is told that a project is not his has reached the API with good keys.
         schedule.contact = !matches!(&list, Err(unread) if !matches!(unread.error, ApiError::Denied(_)));
         if schedule.contact {
             schedule.failures = 0;
-            schedule.next = Some(now + served.shared.cloud.pace().of(AFTER_START));
+            schedule.next = Some(now + pace.of(AFTER_START));
             tracing::info!(tenant = %served.tenant.cluster, api = %served.access.url, "the API answers");
         } else {
-            schedule.next_contact = Some(schedule.failed(now));
+            schedule.next_contact = Some(schedule.failed(now, pace));
         }
     } else if schedule.contact && is_due(schedule.next) {
         schedule.next = Some(match survey(served).await {
@@ -90,7 +87,7 @@ async fn step(served: &Served) {
             }
             Err(error) => {
                 tracing::debug!(tenant = %served.tenant.cluster, fault = %error, "the survey is put off");
-                schedule.failed(now)
+                schedule.failed(now, pace)
             }
         });
     }
@@ -134,9 +131,38 @@ async fn survey(served: &Served) -> Result<Known, ApiError> {
     known.networks = answered(api.networks(&NetworkQuery::default()).await)?.map(Listing::into_items);
     if let Some(capabilities) = answered(api.capabilities().await)? {
         served.shared.cloud.server_grants(capabilities.api_limit);
+        *served.survey.version.lock().await = AskedVersion::Answered(capabilities.version);
         known.version = Some(capabilities.version_text).filter(|text| !text.is_empty());
     }
     Ok(known)
+}
+
+/// What became of the question for the server's version.
+#[derive(Debug, Default)]
+pub(super) enum AskedVersion {
+    /// It was not asked, or not answered.
+    #[default]
+    Not,
+    /// The server said this, or that the key may not ask.
+    Answered(Option<Version>),
+}
+
+impl Survey {
+    /// The server's version, asked once; unknown where the key may not ask, or the server does not answer.
+    pub async fn version(&self, api: &Api) -> Option<Version> {
+        let mut asked = self.version.lock().await;
+        if let AskedVersion::Answered(version) = *asked {
+            return version;
+        }
+        let capabilities = answered(api.capabilities().await).ok()?;
+        let version = capabilities.as_ref().and_then(|capabilities| capabilities.version);
+        *asked = AskedVersion::Answered(version);
+        if let Some(capabilities) = capabilities {
+            api.account().server_grants(capabilities.api_limit);
+            self.known.lock().version = Some(capabilities.version_text).filter(|text| !text.is_empty());
+        }
+        version
+    }
 }
 
 /// A refusal tells nothing but that this may not be asked.

@@ -14,6 +14,7 @@ use super::{Served, Surroundings};
 use crate::cloudstack::{Account, AccountError, ApiKeys, Environment, RateSettings, Settings};
 use crate::config::{Access, Config};
 use crate::instances::Instances;
+use crate::load_balancer::LoadBalancers;
 use crate::tenant::ClusterName;
 
 /// What an account has once, for all its tenants.
@@ -22,6 +23,8 @@ pub struct Shared {
     pub cloud: Arc<Account>,
     /// Machines.
     pub instances: Instances,
+    /// Load balancers.
+    pub balancers: LoadBalancers,
 }
 
 /// Makes accounts.
@@ -68,6 +71,9 @@ impl Accounts {
             let shared = match reusable(access, &names, before, &taken) {
                 Some(shared) => {
                     shared.cloud.replace(&self.settings(access))?;
+                    if !before.values().any(|served| served.access.is_same_account(access)) {
+                        shared.balancers.forget(shared.cloud.name());
+                    }
                     shared
                 }
                 None => self.make(access)?,
@@ -81,7 +87,9 @@ impl Accounts {
     fn make(&self, access: &Access) -> Result<Arc<Shared>, AccountError> {
         let cloud = Account::new(&name(access), &self.settings(access), self.environment())?;
         let instances = Instances::new(self.surroundings.host.clone());
-        Ok(Arc::new(Shared { cloud, instances }))
+        let balancers = LoadBalancers::new(Arc::clone(instances.lists()));
+        let balancers = balancers.with_drift_period(self.surroundings.drift_period);
+        Ok(Arc::new(Shared { cloud, instances, balancers }))
     }
 
     fn environment(&self) -> Environment {

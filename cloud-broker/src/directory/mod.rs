@@ -20,6 +20,7 @@ use proto::{Fault, FaultKind};
 use runtime::host::Host;
 use runtime::link::Peer;
 
+use crate::cloudstack::types::Version;
 use crate::cloudstack::{AccountError, Api, Pace};
 use crate::config::{Access, Cluster, Config};
 use crate::describe::Survey;
@@ -49,6 +50,14 @@ pub struct Served {
 }
 
 impl Served {
+    /// The server's version: as configured, else as the server says; unknown where the key may not ask.
+    pub async fn version(&self) -> Option<Version> {
+        match self.access.version {
+            Some(version) => Some(version),
+            None => self.survey.version(&self.api).await,
+        }
+    }
+
     /// Machines through this tenant's eyes.
     pub fn view(&self) -> View<'_> {
         View {
@@ -75,6 +84,8 @@ pub struct Surroundings {
     pub metrics: Metrics,
     /// How long waits are.
     pub pace: Pace,
+    /// How often a balancer without changes is looked at again.
+    pub drift_period: Duration,
 }
 
 /// Who is served at present.

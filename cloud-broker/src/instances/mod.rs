@@ -15,21 +15,26 @@ pub mod lists;
 pub mod matching;
 mod presence;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use moka::future::Cache;
+use parking_lot::Mutex;
 use runtime::host::Host;
 
 use crate::cloudstack::types::{Machine, MachineId};
 use crate::cloudstack::{Api, ApiError};
 use crate::tenant::{ClusterName, Scope};
-use lists::{MachineList, MachineLists, Unread};
+use lists::Unread;
+pub use lists::{MachineList, MachineLists};
 use matching::Match;
 use presence::{Absence, Missing, absence};
 
 /// How many nodes are remembered; far more than an account has.
 const REMEMBERED: u64 = 100_000;
+/// Machines of one cluster that are remembered as its nodes.
+const MOST_NODES: usize = 20_000;
 /// How long a node is remembered that nobody asks for.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// Look-ups by id that one question may cost. Where more machines are missing at once the next question goes on.
@@ -142,6 +147,8 @@ struct Memory {
 pub struct Instances {
     lists: Arc<MachineLists>,
     memory: Cache<(ClusterName, String), Memory>,
+    /// Machines that nodes of a cluster were found to be: only these can be witnesses for it.
+    nodes: Mutex<HashMap<ClusterName, HashSet<MachineId>>>,
 }
 
 impl Instances {
@@ -154,6 +161,7 @@ impl Instances {
         Self {
             lists: Arc::new(MachineLists::new(host)),
             memory,
+            nodes: Mutex::default(),
         }
     }
 
@@ -211,9 +219,10 @@ impl Instances {
             let presence = match list.index.find(key, view.scope) {
                 Match::One(machine) => {
                     self.remember_machine(view, key, machine).await;
+                    self.is_a_node(view, &machine.id);
                     found(list, key, machine)
                 }
-                Match::None => self.absent(view, list, keys, (key, arrived), &mut lookups).await,
+                Match::None => self.absent(view, list, (key, arrived), &mut lookups).await,
                 Match::Several(one, other) => Presence::Unknown(Why::Ambiguous, ambiguous(key, one, other)),
                 Match::Outside => Presence::Unknown(Why::OutOfScope, outside(view, key)),
             };
@@ -231,7 +240,6 @@ impl Instances {
         &self,
         view: View<'_>,
         list: &MachineList,
-        keys: &[NodeKey],
         (key, arrived): (&NodeKey, Instant),
         lookups: &mut usize,
     ) -> Presence {
@@ -239,7 +247,7 @@ impl Instances {
         let Some(machine) = key.machine_id.clone().or_else(|| memory.machine.clone()) else {
             return Presence::Unknown(Why::NotFoundYet, not_found(key, list, Missing::MachineId));
         };
-        let Some(witness) = witness(view, list, keys, &machine) else {
+        let Some(witness) = self.witness(view, list, &machine) else {
             return Presence::Unknown(Why::NothingVisible, nothing_visible(view));
         };
         let not_ready_since = key
@@ -266,6 +274,29 @@ impl Instances {
             self.remember(view, key, Memory { proof, ..memory }).await;
         }
         presence
+    }
+
+    fn is_a_node(&self, view: View<'_>, machine: &MachineId) {
+        let mut nodes = self.nodes.lock();
+        let of_cluster = nodes.entry(view.cluster.clone()).or_default();
+        if of_cluster.len() > MOST_NODES {
+            of_cluster.clear();
+        }
+        if !of_cluster.contains(machine) {
+            of_cluster.insert(machine.clone());
+        }
+    }
+
+    /// Another machine of this cluster that is visible: one that a node was found to be, now or before. Not just any machine, or
+    /// other keys would prove that all machines of the old ones are gone.
+    fn witness(&self, view: View<'_>, list: &MachineList, missing: &MachineId) -> Option<MachineId> {
+        let nodes = self.nodes.lock();
+        let of_cluster = nodes.get(view.cluster)?;
+        let machines = list.index.machines().iter();
+        let is_witness = |machine: &&Machine| {
+            machine.id != *missing && of_cluster.contains(&machine.id) && matching::admits(view.scope, machine)
+        };
+        machines.into_iter().find(is_witness).map(|machine| machine.id.clone())
     }
 
     async fn remembered(&self, view: View<'_>, key: &NodeKey) -> Memory {
@@ -309,26 +340,6 @@ fn found(list: &MachineList, key: &NodeKey, machine: &Machine) -> Presence {
         machine: Box::new(machine.clone()),
         is_mismatch: list.index.is_mismatch(key, machine),
     }
-}
-
-/// A machine of the tenant that is visible beside the missing one: best one that another node of the question is.
-fn witness(view: View<'_>, list: &MachineList, keys: &[NodeKey], missing: &MachineId) -> Option<MachineId> {
-    let of_a_node = keys
-        .iter()
-        .find_map(|key| match list.index.find(key, view.scope) {
-            Match::One(machine) => Some(machine),
-            Match::None | Match::Several(..) | Match::Outside => None,
-        });
-    let any = || {
-        list.index
-            .machines()
-            .iter()
-            .find(|machine| matching::admits(view.scope, machine))
-    };
-    of_a_node
-        .or_else(any)
-        .map(|machine| machine.id.clone())
-        .filter(|id| id != missing)
 }
 
 /// The last step of a proof: the machine is not found by id, and the witness right after is.

@@ -3,6 +3,7 @@
 //! | file | decides |
 //! | --- | --- |
 //! | `service` | the way of a call: who asks, how often, what is logged and counted |
+//! | `balancers` | in which order writing calls run, and what happens when their caller leaves |
 //! | `wire` | how messages become our types and back; what a request must look like |
 //! | `fence` | which writer of a cluster may write, and until when |
 //! | `slots` | that a balancer has one writing call at a time |
@@ -10,6 +11,7 @@
 //!
 //! Leaves to others: everything that a call is about.
 
+mod balancers;
 mod fence;
 mod rate;
 mod service;

@@ -43,12 +43,9 @@ pub struct Broker {
     metrics: Metrics,
     settings: Settings,
     rate: Rate,
-    #[expect(dead_code, reason = "writing calls")]
-    fences: Fences,
-    #[expect(dead_code, reason = "writing calls")]
-    slots: Slots,
-    #[expect(dead_code, reason = "writing calls")]
-    host: Host,
+    pub(super) fences: Fences,
+    pub(super) slots: Slots,
+    pub(super) host: Host,
 }
 
 impl Broker {
@@ -203,7 +200,10 @@ impl CloudBroker for Broker {
         &self,
         request: Request<v1::EnsureLoadBalancerRequest>,
     ) -> Result<Response<v1::EnsureLoadBalancerResponse>, Status> {
-        let work = async { Err(Fault::unimplemented("EnsureLoadBalancer")) };
+        let work = async {
+            let call = self.enter(&request, request.get_ref().caller.as_ref())?;
+            self.ensure(call, request.get_ref().clone()).await
+        };
         self.finish("EnsureLoadBalancer", span("EnsureLoadBalancer", &request), work)
             .await
     }
@@ -212,7 +212,10 @@ impl CloudBroker for Broker {
         &self,
         request: Request<v1::DeleteLoadBalancerRequest>,
     ) -> Result<Response<v1::DeleteLoadBalancerResponse>, Status> {
-        let work = async { Err(Fault::unimplemented("DeleteLoadBalancer")) };
+        let work = async {
+            let call = self.enter(&request, request.get_ref().caller.as_ref())?;
+            self.delete(call, request.get_ref().clone()).await
+        };
         self.finish("DeleteLoadBalancer", span("DeleteLoadBalancer", &request), work)
             .await
     }
@@ -221,7 +224,10 @@ impl CloudBroker for Broker {
         &self,
         request: Request<v1::PlanLoadBalancerRequest>,
     ) -> Result<Response<v1::PlanLoadBalancerResponse>, Status> {
-        let work = async { Err(Fault::unimplemented("PlanLoadBalancer")) };
+        let work = async {
+            let call = self.enter(&request, wire::caller_of_plan(request.get_ref()))?;
+            self.plan(&call, request.get_ref().clone()).await
+        };
         self.finish("PlanLoadBalancer", span("PlanLoadBalancer", &request), work)
             .await
     }
@@ -230,7 +236,10 @@ impl CloudBroker for Broker {
         &self,
         request: Request<v1::ListLoadBalancersRequest>,
     ) -> Result<Response<v1::ListLoadBalancersResponse>, Status> {
-        let work = async { Err(Fault::unimplemented("ListLoadBalancers")) };
+        let work = async {
+            let call = self.enter(&request, request.get_ref().caller.as_ref())?;
+            self.list(&call, request.get_ref()).await
+        };
         self.finish("ListLoadBalancers", span("ListLoadBalancers", &request), work)
             .await
     }

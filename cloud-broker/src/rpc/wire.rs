@@ -2,6 +2,8 @@
 //!
 //! Requests are checked here against the limits that `Describe` names; unknown enum values have become the zero value by then.
 
+pub(super) mod balancers;
+
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -60,6 +62,15 @@ pub(super) fn said(caller: Option<&v1::Caller>) -> Result<Said, Fault> {
         process: caller.process_id.clone(),
         version: caller.version.clone(),
     })
+}
+
+/// The caller inside the request that is to be planned.
+pub(super) fn caller_of_plan(request: &v1::PlanLoadBalancerRequest) -> Option<&v1::Caller> {
+    use v1::plan_load_balancer_request::Request;
+    match request.request.as_ref()? {
+        Request::Ensure(ensure) => ensure.caller.as_ref(),
+        Request::Delete(delete) => delete.caller.as_ref(),
+    }
 }
 
 fn short(field: &str, text: &str) -> Result<(), Fault> {

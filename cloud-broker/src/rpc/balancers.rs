@@ -1,0 +1,165 @@
+//! Calls about load balancers: the order of writers, one call at a time, and callers that leave.
+//!
+//! A writing call runs as a task of its own: when the caller leaves, the step at hand is finished and remembered, and no other is
+//! begun. What a step is, is decided in `load_balancer`.
+
+use std::future::Future;
+use std::time::Duration;
+
+use proto::{Advice, Fault, FaultKind, v1};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use super::fence::{Fence, Permit, Stop};
+use super::service::{Broker, deadline};
+use super::slots::{Intent, Turn};
+use super::wire::balancers as wire;
+use super::Call;
+use crate::load_balancer::{self, Answer, Outcome, Tenancy};
+
+impl load_balancer::Permit for Permit {
+    fn still_wanted(&self) -> Result<(), Fault> {
+        self.check().map_err(stopped)
+    }
+}
+
+fn stopped(stop: Stop) -> Fault {
+    let (kind, reason, advice) = match stop {
+        Stop::CallerGone => (FaultKind::Unreachable, "CALLER_GONE", Advice::BackOff),
+        Stop::NewerWriter => (FaultKind::Conflict, "FENCED", Advice::NeverUntilChanged),
+        Stop::Deleted => (FaultKind::Conflict, "SUPERSEDED", Advice::After(Duration::from_secs(1))),
+    };
+    Fault::new(kind, reason, stop.to_string()).with_advice(advice)
+}
+
+/// A writing call that may begin.
+struct Begun {
+    permit: Permit,
+    /// Cancelled when the caller leaves.
+    caller: CancellationToken,
+    turn: Turn,
+}
+
+impl Broker {
+    pub(super) async fn ensure(
+        &self,
+        call: Call,
+        request: v1::EnsureLoadBalancerRequest,
+    ) -> Result<v1::EnsureLoadBalancerResponse, Fault> {
+        let fence = Fence::from_proto(request.fence.as_ref())?;
+        let (demand, ignored) = wire::ensure(&request, &call.served.tenant.policy)?;
+        let deadline = deadline(request.wait.as_ref());
+        let uid = demand.service.uid.clone();
+        let Some(begun) = self.begin(&call, &fence, (Intent::Ensure, uid.as_str()), deadline).await? else {
+            let answer = Answer { outcome: Outcome::Pending(wire::turn_taken()), changes: 0, notes: ignored };
+            return Ok(wire::ensured(answer));
+        };
+        let Begun { permit, caller, turn } = begun;
+        let work = async move {
+            let version = call.served.version().await;
+            let balancers = &call.served.shared.balancers;
+            let answer = balancers.ensure(&tenancy(&call, version), &demand, &permit, deadline).await;
+            drop(turn);
+            answer
+        };
+        let mut answer = self.detached(caller, work).await??;
+        answer.notes.splice(0..0, ignored);
+        Ok(wire::ensured(answer))
+    }
+
+    pub(super) async fn delete(
+        &self,
+        call: Call,
+        request: v1::DeleteLoadBalancerRequest,
+    ) -> Result<v1::DeleteLoadBalancerResponse, Fault> {
+        let fence = Fence::from_proto(request.fence.as_ref())?;
+        let demand = wire::delete(&request)?;
+        let deadline = deadline(request.wait.as_ref());
+        let uid = demand.service.uid.clone();
+        let Some(begun) = self.begin(&call, &fence, (Intent::Delete, uid.as_str()), deadline).await? else {
+            let answer = Answer { outcome: Outcome::Pending(wire::turn_taken()), changes: 0, notes: Vec::new() };
+            return Ok(wire::deleted(answer));
+        };
+        let Begun { permit, caller, turn } = begun;
+        let work = async move {
+            let version = call.served.version().await;
+            let balancers = &call.served.shared.balancers;
+            let answer = balancers.delete(&tenancy(&call, version), &demand, &permit, deadline).await;
+            drop(turn);
+            answer
+        };
+        Ok(wire::deleted(self.detached(caller, work).await??))
+    }
+
+    pub(super) async fn plan(
+        &self,
+        call: &Call,
+        request: v1::PlanLoadBalancerRequest,
+    ) -> Result<v1::PlanLoadBalancerResponse, Fault> {
+        use v1::plan_load_balancer_request::Request;
+        let version = call.served.version().await;
+        let (tenancy, balancers) = (tenancy(call, version), &call.served.shared.balancers);
+        match request.request {
+            Some(Request::Ensure(request)) => {
+                let (demand, ignored) = wire::ensure(&request, &call.served.tenant.policy)?;
+                Ok(wire::planned(balancers.plan_ensure(&tenancy, &demand).await?, ignored))
+            }
+            Some(Request::Delete(request)) => {
+                let demand = wire::delete(&request)?;
+                Ok(wire::planned(balancers.plan_delete(&tenancy, &demand).await?, Vec::new()))
+            }
+            None => Err(Fault::invalid("MISSING_FIELD", "request", "a plan is of an Ensure or of a Delete")),
+        }
+    }
+
+    pub(super) async fn list(
+        &self,
+        call: &Call,
+        request: &v1::ListLoadBalancersRequest,
+    ) -> Result<v1::ListLoadBalancersResponse, Fault> {
+        let version = call.served.version().await;
+        let list = call.served.shared.balancers.list(&tenancy(call, version), &wire::live(request)).await?;
+        wire::page(list, request)
+    }
+
+    /// Lets a writer in and waits for its turn; none if the time is up before.
+    async fn begin(
+        &self,
+        call: &Call,
+        fence: &Fence,
+        (intent, service): (Intent, &str),
+        deadline: std::time::Instant,
+    ) -> Result<Option<Begun>, Fault> {
+        let cluster = &call.served.tenant.cluster;
+        let newer = self.fences.enter(cluster, fence)?;
+        let wait = deadline.saturating_duration_since(runtime::clock::now());
+        let Some(turn) = self.slots.turn(cluster, service, intent, wait).await else { return Ok(None) };
+        let caller = CancellationToken::new();
+        let permit = Permit::new(caller.clone(), newer, turn.deleted.clone());
+        // Somebody newer may have come while this call waited.
+        permit.check().map_err(stopped)?;
+        Ok(Some(Begun { permit, caller, turn }))
+    }
+
+    /// Runs work that goes on when the caller leaves, but is told that it left.
+    async fn detached<R: Send + 'static>(
+        &self,
+        caller: CancellationToken,
+        work: impl Future<Output = R> + Send + 'static,
+    ) -> Result<R, Fault> {
+        let _left = caller.drop_guard();
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let work = work.in_current_span();
+        self.host.spawn("load-balancer-call", async move {
+            // The caller may have left.
+            let _ = send.send(work.await);
+        });
+        let lost = |_| Fault::new(FaultKind::Internal, "CALL_LOST", "the call ended without an answer; this is a fault of the broker");
+        receive.await.map_err(lost)
+    }
+}
+
+fn tenancy(call: &Call, version: Option<crate::cloudstack::types::Version>) -> Tenancy<'_> {
+    let tenant = &call.served.tenant;
+    Tenancy { api: &call.served.api, scope: &tenant.scope, policy: &tenant.policy, uids: &call.uids, version }
+}
