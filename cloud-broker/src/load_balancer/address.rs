@@ -27,7 +27,7 @@ const MOST_LOST: u32 = 3;
 
 /// The address that rules go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
+pub(crate) struct Site {
     /// Its id.
     pub address: AddressId,
     /// Its digits.
@@ -38,7 +38,7 @@ pub struct Site {
 
 /// What is to be done about the address.
 #[derive(Clone, Debug)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// Use this one.
     At(Site),
     /// Look at more.
@@ -61,7 +61,7 @@ pub enum Decision {
 }
 
 /// Decides for a wish in a network.
-pub fn decide(cx: &Context<'_>, wish: &Wish, network: &Network) -> Decision {
+pub(crate) fn decide(cx: &Context<'_>, wish: &Wish, network: &Network) -> Decision {
     let present = match present(cx, wish, network) {
         Ok(present) => present,
         Err(decision) => return decision,
@@ -110,7 +110,7 @@ fn ip_of(cx: &Context<'_>, id: &AddressId) -> Option<IpAddr> {
 }
 
 /// A release that failed half-way is done again before anything else.
-pub fn release_again(address: &PublicIpAddress) -> Planned {
+pub(crate) fn release_again(address: &PublicIpAddress) -> Planned {
     Planned {
         phase: Phase::Repair,
         step: Step::Release { address: address.id.clone(), ip: address.ip },
@@ -247,7 +247,7 @@ fn acquire(cx: &Context<'_>, network: &Network) -> Decision {
 }
 
 /// Addresses that some job of this Service may have taken without a rule getting there.
-pub fn leftovers<'c>(cx: &'c Context<'_>) -> impl Iterator<Item = &'c PublicIpAddress> {
+pub(crate) fn leftovers<'c>(cx: &'c Context<'_>) -> impl Iterator<Item = &'c PublicIpAddress> {
     let listed = cx.observation.addresses.iter();
     let unsettled = cx.observation.unsettled.iter().flatten();
     let other = unsettled.filter(|address| cx.observation.address(&address.id).is_none());

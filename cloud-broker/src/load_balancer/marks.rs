@@ -16,7 +16,7 @@ const LONGEST_DESCRIPTION: usize = 4096;
 
 /// Whether the cluster may release the address that a rule is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AddressWord {
+pub(crate) enum AddressWord {
     /// Somebody else brought it; it is never released.
     Given,
     /// The cluster took it.
@@ -25,7 +25,7 @@ pub enum AddressWord {
 
 impl AddressWord {
     /// As marks spell it.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Given => "given",
             Self::Own => "own",
@@ -35,7 +35,7 @@ impl AddressWord {
 
 /// What a mark says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub(crate) struct Mark {
     /// UID of the cluster, or `-`.
     pub cluster: String,
     /// UID of the Service, with dashes.
@@ -53,12 +53,12 @@ pub struct Mark {
 impl Mark {
     /// Finds the mark in a text: the word, then `key=value` words up to the first that is none. A mark that names no
     /// cluster or no Service is none.
-    pub fn find(text: &str) -> Option<Self> {
+    pub(crate) fn find(text: &str) -> Option<Self> {
         Self::locate(text).map(|(mark, _)| mark)
     }
 
     /// The text with this mark in place of the one it has, or behind what people wrote.
-    pub fn written_into(&self, text: &str) -> String {
+    pub(crate) fn written_into(&self, text: &str) -> String {
         let mark = self.to_string();
         let (before, after) = match Self::locate(text) {
             Some((_, span)) => {

@@ -15,7 +15,7 @@ use crate::tenant::Scope;
 
 /// The members that every rule of a balancer should have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WantedMembers {
+pub(crate) struct WantedMembers {
     /// Machines that should be members.
     pub machines: BTreeSet<MachineId>,
     /// Machines that the caller's nodes claim, whatever else speaks against them.
@@ -26,7 +26,7 @@ pub struct WantedMembers {
 
 /// What is to do about one rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// To assign.
     pub missing: Vec<MachineId>,
     /// To remove afterwards.
@@ -35,7 +35,7 @@ pub struct Difference {
 
 impl WantedMembers {
     /// What a wish means in a network.
-    pub fn of(wish: &Wish, scope: &Scope, network: &Network, observation: &Observation) -> (Self, Vec<Note>) {
+    pub(crate) fn of(wish: &Wish, scope: &Scope, network: &Network, observation: &Observation) -> (Self, Vec<Note>) {
         let mut wanted = Self { claimed: wish.members.machines.keys().cloned().collect(), ..Self::default() };
         let (mut elsewhere, mut unseen) = (Vec::new(), Vec::new());
         for (id, node) in &wish.members.machines {
@@ -76,7 +76,7 @@ impl WantedMembers {
     }
 
     /// What is to do about a rule with these members.
-    pub fn difference(&self, present: &BTreeSet<MachineId>) -> Difference {
+    pub(crate) fn difference(&self, present: &BTreeSet<MachineId>) -> Difference {
         let may_go = |id: &&MachineId| match &self.removable {
             Some(only) => only.contains(*id),
             None => !self.claimed.contains(*id),
@@ -90,7 +90,7 @@ impl WantedMembers {
 
     /// The members that all would be replaced although some of them run and no node claims them: a restored clone of
     /// the cluster may serve this balancer.
-    pub fn replaced_wholesale<'a>(
+    pub(crate) fn replaced_wholesale<'a>(
         &self,
         present: &'a BTreeSet<MachineId>,
         observation: &Observation,
@@ -106,7 +106,7 @@ impl WantedMembers {
 }
 
 /// The id under which a person accepts that all running members are replaced.
-pub fn replace_id(service: &ServiceUid, wanted: &WantedMembers, replaced: &BTreeSet<MachineId>) -> String {
+pub(crate) fn replace_id(service: &ServiceUid, wanted: &WantedMembers, replaced: &BTreeSet<MachineId>) -> String {
     let ids = |set: &BTreeSet<MachineId>| set.iter().map(MachineId::as_str).collect::<Vec<_>>().join(",");
     let text = format!("{service}/{}/{}", ids(&wanted.machines), ids(replaced));
     Sha256::digest(text.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect()

@@ -12,14 +12,14 @@ const LONGEST: usize = 255;
 
 /// The names that one Service's rules may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
+pub(crate) struct Names {
     apache: String,
     leaseweb: Option<String>,
 }
 
 /// What a name says, if it is one of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parsed {
+pub(crate) struct Parsed {
     /// Which dialect it is in.
     pub dialect: Dialect,
     /// The protocol; names of the oldest controller have none.
@@ -30,7 +30,7 @@ pub struct Parsed {
 
 impl Names {
     /// The names of a Service. Those of the Leaseweb dialect hold the configured cluster name, so without one there are none.
-    pub fn of(service: &ServiceRef, cluster_name: &str) -> Self {
+    pub(crate) fn of(service: &ServiceRef, cluster_name: &str) -> Self {
         let mut apache = format!("a{}", service.uid.as_str().replace('-', ""));
         apache.truncate(32);
         let leaseweb = (!cluster_name.is_empty())
@@ -39,7 +39,7 @@ impl Names {
     }
 
     /// The name of the rule for a port; without a cluster name every rule is named the Apache way.
-    pub fn rule(&self, dialect: Dialect, protocol: Protocol, port: u16) -> String {
+    pub(crate) fn rule(&self, dialect: Dialect, protocol: Protocol, port: u16) -> String {
         let base = match (dialect, &self.leaseweb) {
             (Dialect::Leaseweb, Some(base)) => base,
             (Dialect::Leaseweb, None) | (Dialect::Apache, _) => &self.apache,
@@ -51,7 +51,7 @@ impl Names {
     }
 
     /// Reads a name; `None` if it is not exactly one of this Service's.
-    pub fn parse(&self, name: &str) -> Option<Parsed> {
+    pub(crate) fn parse(&self, name: &str) -> Option<Parsed> {
         let tail_of = |base: &str| name.strip_prefix(base)?.strip_prefix('-').map(str::to_owned);
         if let Some(tail) = tail_of(&self.apache) {
             return parse_tail(&tail, true).map(|(protocol, port)| Parsed { dialect: Dialect::Apache, protocol, port });

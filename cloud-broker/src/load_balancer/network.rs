@@ -22,7 +22,7 @@ const ROUTERS: [&str; 2] = ["VirtualRouter", "VpcVirtualRouter"];
 
 /// What lets traffic in beside the balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filter {
+pub(crate) enum Filter {
     /// Firewall rules of the address.
     Firewall,
     /// Items of this ACL list.
@@ -32,7 +32,7 @@ pub enum Filter {
 }
 
 /// What filters in a network.
-pub fn filter(network: &Network) -> Filter {
+pub(crate) fn filter(network: &Network) -> Filter {
     if network.has(ServiceName::Firewall) {
         return Filter::Firewall;
     }
@@ -44,7 +44,7 @@ pub fn filter(network: &Network) -> Filter {
 }
 
 /// What an address for this network is acquired for.
-pub fn target(network: &Network) -> AssociateTarget {
+pub(crate) fn target(network: &Network) -> AssociateTarget {
     match &network.vpc_id {
         Some(vpc) => AssociateTarget::Vpc(vpc.clone()),
         None => AssociateTarget::Network(network.id.clone()),
@@ -52,7 +52,7 @@ pub fn target(network: &Network) -> AssociateTarget {
 }
 
 /// Whether an address may carry rules for this network.
-pub fn may_use(network: &Network, address: &PublicIpAddress) -> Result<(), &'static str> {
+pub(crate) fn may_use(network: &Network, address: &PublicIpAddress) -> Result<(), &'static str> {
     if address.is_static_nat {
         return Err("it stands for one machine (static nat)");
     }
@@ -75,7 +75,7 @@ pub fn may_use(network: &Network, address: &PublicIpAddress) -> Result<(), &'sta
 }
 
 /// The network for a wish: the one asked for, else that of existing rules, else the one shared by most nodes.
-pub fn choose<'o>(
+pub(crate) fn choose<'o>(
     wish: &Wish,
     scope: &Scope,
     survey: &Survey<'_>,
@@ -147,7 +147,7 @@ fn shared_by_most<'o, 'w>(
 }
 
 /// Whether the network can serve the wish at all.
-pub fn check(network: &Network, wish: &Wish) -> Result<(), Fault> {
+pub(crate) fn check(network: &Network, wish: &Wish) -> Result<(), Fault> {
     let name = &network.name;
     let Some(service) = network.service(ServiceName::LoadBalancer) else {
         let text = format!("network {name} has no load balancing service; choose another with the network annotation");
@@ -171,7 +171,7 @@ pub fn check(network: &Network, wish: &Wish) -> Result<(), Fault> {
 }
 
 /// Whether the wish can be served on this very address.
-pub fn check_address(network: &Network, wish: &Wish, address: &PublicIpAddress) -> Result<(), Fault> {
+pub(crate) fn check_address(network: &Network, wish: &Wish, address: &PublicIpAddress) -> Result<(), Fault> {
     let taken = network.vpc_id.is_none() && address.is_source_nat && network.has(ServiceName::Dns);
     match wish.port(53) {
         Some(port) if taken => {
@@ -186,6 +186,6 @@ pub fn check_address(network: &Network, wish: &Wish, address: &PublicIpAddress) 
 }
 
 /// How a field of a port is named.
-pub fn port_field(name: &str, number: u16, field: &str) -> String {
+pub(crate) fn port_field(name: &str, number: u16, field: &str) -> String {
     if name.is_empty() { format!("ports[{number}].{field}") } else { format!("ports[{name}].{field}") }
 }

@@ -32,7 +32,7 @@ impl Features {
 
 /// What the plan wants to be looked at before it goes on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Need {
+pub(crate) enum Need {
     /// The rules again, since what was seen is too surprising to act on.
     SecondLook,
     /// The firewall rules in scope.
@@ -57,7 +57,7 @@ pub enum Need {
 
 /// What is known of a job that has a chosen id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JobView {
+pub(crate) enum JobView {
     /// Nobody ever used the id, or the record expired.
     Unknown,
     /// It runs.
@@ -75,7 +75,7 @@ pub enum JobView {
 
 /// What else is on an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holders {
+pub(crate) struct Holders {
     /// Port forwarding rules; `None` if the key may not see them.
     pub port_forwarding: Option<usize>,
     /// Remote access VPNs; `None` if the key may not see them.
@@ -84,7 +84,7 @@ pub struct Holders {
 
 /// What was seen.
 #[derive(Clone, Debug)]
-pub struct Observation {
+pub(crate) struct Observation {
     /// The server's time, for ages.
     pub now: Timestamp,
     /// What the server can do.
@@ -129,7 +129,7 @@ pub struct Observation {
 
 impl Observation {
     /// Of nothing yet.
-    pub fn empty(now: Timestamp, features: Features) -> Self {
+    pub(crate) fn empty(now: Timestamp, features: Features) -> Self {
         Self {
             now,
             features,
@@ -155,28 +155,28 @@ impl Observation {
     }
 
     /// An address by id.
-    pub fn address(&self, id: &AddressId) -> Option<&PublicIpAddress> {
+    pub(crate) fn address(&self, id: &AddressId) -> Option<&PublicIpAddress> {
         self.addresses.iter().find(|address| address.id == *id)
     }
 
     /// A rule by id.
-    pub fn rule(&self, id: &RuleId) -> Option<&LoadBalancerRule> {
+    pub(crate) fn rule(&self, id: &RuleId) -> Option<&LoadBalancerRule> {
         self.rules.iter().find(|rule| rule.id == *id)
     }
 
     /// Rules on an address, everybody's, those on their way out included.
-    pub fn rules_on<'o>(&'o self, id: &'o AddressId) -> impl Iterator<Item = &'o LoadBalancerRule> {
+    pub(crate) fn rules_on<'o>(&'o self, id: &'o AddressId) -> impl Iterator<Item = &'o LoadBalancerRule> {
         self.rules.iter().filter(move |rule| rule.address_id.as_ref() == Some(id))
     }
 
     /// Firewall rules of an address; `None` if that was not looked at. An address taken in this call has none but ours.
-    pub fn firewall_of(&self, id: &AddressId) -> Option<Vec<&FirewallRule>> {
+    pub(crate) fn firewall_of(&self, id: &AddressId) -> Option<Vec<&FirewallRule>> {
         (self.firewall_read || self.fresh.contains(id))
             .then(|| self.firewall.iter().filter(|rule| rule.address_id.as_ref() == Some(id)).collect())
     }
 
     /// Whether anything of the scope was visible, so that what is missing counts as absent.
-    pub fn shows_anything(&self) -> bool {
+    pub(crate) fn shows_anything(&self) -> bool {
         !(self.networks.is_empty()
             && self.machines.is_empty()
             && self.rules.is_empty()
@@ -184,7 +184,7 @@ impl Observation {
     }
 
     /// Forgets what was looked at for one plan only, so that it is looked at again.
-    pub fn forget_looks(&mut self) {
+    pub(crate) fn forget_looks(&mut self) {
         self.unsettled = None;
         self.free = None;
         self.digits.clear();
@@ -194,7 +194,7 @@ impl Observation {
     }
 
     /// Folds in what changed.
-    pub fn apply(&mut self, change: &Change) {
+    pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Rule(rule) => upsert(&mut self.rules, rule, |other| other.id == rule.id),
             Change::RuleGone(id) => {
@@ -259,7 +259,7 @@ fn retain_others(list: &mut Option<Vec<PublicIpAddress>>, id: &AddressId) {
 
 /// How one step shows in what was seen.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub(crate) enum Change {
     /// A rule is there, like this.
     Rule(Box<LoadBalancerRule>),
     /// A rule is gone.

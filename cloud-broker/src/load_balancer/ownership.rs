@@ -17,14 +17,14 @@ use crate::cloudstack::types::{AddressId, JobId, LoadBalancerRule, PublicIpAddre
 use crate::tenant::ClusterUids;
 
 /// Key of the tag that addresses of a cluster carry.
-pub const TAG_KEY: &str = "kcs-cluster";
+pub(crate) const TAG_KEY: &str = "kcs-cluster";
 
 /// Namespace of the ids of our jobs.
 const JOBS: Uuid = Uuid::from_u128(0x7b1e_2c9a_54d3_4f0e_9a86_3c5d_70e1_b2f4);
 
 /// Whose a rule is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub(crate) enum Claim {
     /// This Service's.
     Mine,
     /// Another Service's of this cluster.
@@ -37,7 +37,7 @@ pub enum Claim {
 
 /// Who asks.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// The Service.
     pub service: ServiceRef,
     /// The names its rules may have.
@@ -61,19 +61,19 @@ impl Identity {
     }
 
     /// Whose an object with this free text is, where names do not count.
-    pub fn of_text(&self, text: &str) -> Claim {
+    pub(crate) fn of_text(&self, text: &str) -> Claim {
         Mark::find(text).map_or(Claim::Stranger, |mark| self.of_mark(&mark))
     }
 
     /// Whether a mark counts for this cluster.
-    pub fn is_of_cluster(&self, mark: &Mark) -> bool {
+    pub(crate) fn is_of_cluster(&self, mark: &Mark) -> bool {
         matches!(self.of_mark(mark), Claim::Mine | Claim::Sibling)
     }
 }
 
 /// A rule with what is known of whose it is.
 #[derive(Clone, Debug)]
-pub struct Claimed<'o> {
+pub(crate) struct Claimed<'o> {
     /// The rule.
     pub rule: &'o LoadBalancerRule,
     /// Whose it is.
@@ -84,26 +84,26 @@ pub struct Claimed<'o> {
 
 impl Claimed<'_> {
     /// Whether it serves, or will: it is not on its way out.
-    pub fn serves(&self) -> bool {
+    pub(crate) fn serves(&self) -> bool {
         self.rule.state != RuleState::Deleting
     }
 
     /// Whether it is on this address.
-    pub fn is_on(&self, address: &AddressId) -> bool {
+    pub(crate) fn is_on(&self, address: &AddressId) -> bool {
         self.rule.address_id.as_ref() == Some(address)
     }
 }
 
 /// Every rule in scope with whose it is.
 #[derive(Clone, Debug)]
-pub struct Survey<'o> {
+pub(crate) struct Survey<'o> {
     rules: Vec<Claimed<'o>>,
     unadopted: bool,
 }
 
 impl<'o> Survey<'o> {
     /// Looks at every rule.
-    pub fn of(identity: &Identity, observation: &'o Observation) -> Self {
+    pub(crate) fn of(identity: &Identity, observation: &'o Observation) -> Self {
         let mut any_marked = false;
         let mut any_named = false;
         let mut rules: Vec<Claimed<'o>> = Vec::with_capacity(observation.rules.len());
@@ -128,33 +128,33 @@ impl<'o> Survey<'o> {
     }
 
     /// Rules of this Service, those on their way out included: they still prove.
-    pub fn mine(&self) -> impl Iterator<Item = &Claimed<'o>> {
+    pub(crate) fn mine(&self) -> impl Iterator<Item = &Claimed<'o>> {
         self.rules.iter().filter(|claimed| claimed.claim == Claim::Mine)
     }
 
     /// Rules of this Service on an address.
-    pub fn mine_on<'a>(&'a self, address: &'a AddressId) -> impl Iterator<Item = &'a Claimed<'o>> {
+    pub(crate) fn mine_on<'a>(&'a self, address: &'a AddressId) -> impl Iterator<Item = &'a Claimed<'o>> {
         self.mine().filter(move |claimed| claimed.is_on(address))
     }
 
     /// Rules of everybody else on an address.
-    pub fn others_on<'a>(&'a self, address: &'a AddressId) -> impl Iterator<Item = &'a Claimed<'o>> {
+    pub(crate) fn others_on<'a>(&'a self, address: &'a AddressId) -> impl Iterator<Item = &'a Claimed<'o>> {
         self.rules.iter().filter(move |claimed| claimed.claim != Claim::Mine && claimed.is_on(address))
     }
 
     /// Whether the Service has rules and none of them is marked: an older controller made them.
-    pub fn is_unadopted(&self) -> bool {
+    pub(crate) fn is_unadopted(&self) -> bool {
         self.unadopted
     }
 
     /// Addresses that rules of this Service are on.
-    pub fn addresses(&self) -> BTreeSet<AddressId> {
+    pub(crate) fn addresses(&self) -> BTreeSet<AddressId> {
         self.mine().filter_map(|claimed| claimed.rule.address_id.clone()).collect()
     }
 
     /// Whose an address is: the cluster's own if a rule on it with the cluster's mark says so, if its tag names the
     /// cluster, or if a job of ours took it.
-    pub fn word(&self, identity: &Identity, observation: &Observation, address: &AddressId) -> AddressWord {
+    pub(crate) fn word(&self, identity: &Identity, observation: &Observation, address: &AddressId) -> AddressWord {
         let by_rule = self.rules.iter().filter(|claimed| claimed.is_on(address)).any(|claimed| {
             claimed
                 .mark
@@ -170,7 +170,7 @@ impl<'o> Survey<'o> {
     }
 
     /// Own addresses of the whole cluster, for its limit.
-    pub fn own_addresses(&self, identity: &Identity, observation: &Observation) -> usize {
+    pub(crate) fn own_addresses(&self, identity: &Identity, observation: &Observation) -> usize {
         observation
             .addresses
             .iter()
@@ -180,19 +180,19 @@ impl<'o> Survey<'o> {
 }
 
 /// Whether tags name our cluster.
-pub fn is_tagged(identity: &Identity, tags: &[Tag]) -> bool {
+pub(crate) fn is_tagged(identity: &Identity, tags: &[Tag]) -> bool {
     tags.iter().any(|tag| tag.key.eq_ignore_ascii_case(TAG_KEY) && identity.uids.are_ours(&tag.value))
 }
 
 /// The id of the n-th job that takes an address for a Service: anybody who knows the four can ask for it.
-pub fn job_id(identity: &Identity, address: &AddressId, n: u32) -> JobId {
+pub(crate) fn job_id(identity: &Identity, address: &AddressId, n: u32) -> JobId {
     let name = format!("{}/{}/{address}/{n}", identity.uids.mark(), identity.service.uid);
     Uuid::new_v5(&JOBS, name.as_bytes()).into()
 }
 
 /// What jobs say of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Proof {
+pub(crate) enum Proof {
     /// One of ours took it, as it is taken now.
     Taken,
     /// One of ours runs.
@@ -204,7 +204,7 @@ pub enum Proof {
 }
 
 /// Asks the jobs that were looked up. The first whose id is unknown ends the row.
-pub fn jobs(identity: &Identity, observation: &Observation, address: &PublicIpAddress) -> Proof {
+pub(crate) fn jobs(identity: &Identity, observation: &Observation, address: &PublicIpAddress) -> Proof {
     let mut n = 0;
     loop {
         let id = job_id(identity, &address.id, n);
@@ -225,7 +225,7 @@ pub fn jobs(identity: &Identity, observation: &Observation, address: &PublicIpAd
 }
 
 /// What the controller that came before would have done with the address when the Service goes.
-pub fn adopted_word(
+pub(crate) fn adopted_word(
     dialect: Dialect,
     hint: &AdoptionHint,
     keep_address: bool,

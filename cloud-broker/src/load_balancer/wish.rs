@@ -139,7 +139,7 @@ impl Protocol {
 }
 
 /// What goes over IP for a rule as a server shows it; no protocol means TCP.
-pub fn transport_of(protocol: Option<&RuleProtocol>) -> Transport {
+pub(crate) fn transport_of(protocol: Option<&RuleProtocol>) -> Transport {
     match protocol {
         Some(RuleProtocol::Udp) => Transport::Udp,
         Some(RuleProtocol::Tcp | RuleProtocol::TcpProxy | RuleProtocol::Ssl | RuleProtocol::Other(_)) | None => {

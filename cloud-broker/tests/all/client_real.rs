@@ -10,7 +10,7 @@ use cloud_broker::cloudstack::{
     CreateRule, FirewallProtocol, JobFate, MachineQuery, NetworkQuery, RuleChange, RuleQuery, Settings,
 };
 
-use crate::client_support::Surroundings;
+use crate::client_support::{Surroundings, log};
 
 #[expect(
     clippy::disallowed_methods,
@@ -234,6 +234,9 @@ async fn a_rule_lives_and_goes_with_its_address() {
         api.find_address(&chosen.id).await.unwrap().unwrap().state,
         AddressState::Free
     );
+    for line in log().lines().filter(|line| line.contains("call answered") || line.contains("job is over")) {
+        println!("{line}");
+    }
     let left = api
         .addresses(&AddressQuery::OfNetwork(network.id.clone()))
         .await

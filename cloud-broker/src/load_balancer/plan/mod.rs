@@ -33,7 +33,8 @@ use super::wish::{AdoptionHint, DialectWish, Wish};
 use crate::cloudstack::types::JobId;
 use crate::tenant::{NameOrId, Policy, Scope};
 
-pub use step::{Answered, Impact, Phase, Planned, Step};
+pub use step::Impact;
+pub(crate) use step::{Answered, Phase, Planned, Step};
 
 /// The end of a balancer, as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub struct Farewell {
 
 /// What is to become of a balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Goal {
+pub(crate) enum Goal {
     /// It serves like this.
     Serve(Box<Wish>),
     /// It goes.
@@ -59,7 +60,7 @@ pub enum Goal {
 
 /// What a plan is made for.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(crate) struct Request {
     /// Who asks.
     pub identity: Identity,
     /// What the tenant may see.
@@ -73,7 +74,7 @@ pub struct Request {
 }
 
 /// What the parts of the plan look at.
-pub struct Context<'a> {
+pub(crate) struct Context<'a> {
     /// Who asks.
     pub identity: &'a Identity,
     /// What the tenant may see.
@@ -90,7 +91,7 @@ pub struct Context<'a> {
 
 /// Where a plan ends.
 #[derive(Clone, Debug, Default)]
-pub enum End {
+pub(crate) enum End {
     /// There is more to look at or to do.
     #[default]
     Unfinished,
@@ -108,7 +109,7 @@ pub enum End {
 
 /// A plan.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// What is done, in order.
     pub steps: Vec<Planned>,
     /// What has to be looked at before anything is done.
@@ -149,7 +150,7 @@ impl Plan {
     }
 
     /// The steps that are done next: the first one, with those of its phase that may run beside it.
-    pub fn next_round(&self) -> &[Planned] {
+    pub(crate) fn next_round(&self) -> &[Planned] {
         let Some(first) = self.steps.first() else { return &[] };
         let beside = |planned: &&Planned| {
             planned.phase == first.phase && planned.step.may_run_beside_others()
@@ -160,7 +161,7 @@ impl Plan {
 }
 
 /// Makes a plan.
-pub fn plan(request: &Request, observation: &Observation) -> Plan {
+pub(crate) fn plan(request: &Request, observation: &Observation) -> Plan {
     let cx = Context {
         identity: &request.identity,
         scope: &request.scope,

@@ -23,7 +23,7 @@ pub enum Impact {
 
 /// When a step has its turn. Steps of one phase that may run beside each other do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// What was left half done.
     Repair,
     /// Marks and whatever a rule's own fields say.
@@ -48,7 +48,7 @@ pub enum Phase {
 
 /// One change to the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// Take a chosen address.
     Associate {
         /// The request.
@@ -151,7 +151,7 @@ pub enum Step {
 
 impl Step {
     /// What is done.
-    pub fn action(&self) -> &'static str {
+    pub(crate) fn action(&self) -> &'static str {
         match self {
             Self::Associate { .. } => "associate address",
             Self::CreateRule { .. } => "create rule",
@@ -170,7 +170,7 @@ impl Step {
     }
 
     /// To what.
-    pub fn object(&self) -> String {
+    pub(crate) fn object(&self) -> String {
         let members = |name: &str, machines: &[MachineId]| {
             let ids: Vec<&str> = machines.iter().map(MachineId::as_str).collect();
             format!("{} of rule {name}", ids.join(", "))
@@ -194,7 +194,7 @@ impl Step {
     }
 
     /// Whether it may run beside others of its phase. Creates wait for each other on the server, in steps of 5 s.
-    pub fn may_run_beside_others(&self) -> bool {
+    pub(crate) fn may_run_beside_others(&self) -> bool {
         match self {
             Self::UpdateRule { .. }
             | Self::DeleteRule { .. }
@@ -213,7 +213,7 @@ impl Step {
     }
 
     /// The rule whose confirmed membership the step puts in doubt.
-    pub fn rule(&self) -> Option<&RuleId> {
+    pub(crate) fn rule(&self) -> Option<&RuleId> {
         match self {
             Self::UpdateRule { rule, .. }
             | Self::DeleteRule { rule, .. }
@@ -249,7 +249,7 @@ fn fields(change: &RuleChange) -> String {
 
 /// What a server answered to a step that succeeded, as far as it matters.
 #[derive(Clone, Debug, Default)]
-pub struct Answered {
+pub(crate) struct Answered {
     /// The rule that was made.
     pub rule: Option<LoadBalancerRule>,
     /// Its id, or that of another object that was made, if only that is known.
@@ -264,7 +264,7 @@ pub struct Answered {
 
 impl Step {
     /// How the step shows once it succeeded. What the answer does not say is as the step meant it.
-    pub fn effect(&self, answered: &Answered, observation: &Observation) -> Vec<Change> {
+    pub(crate) fn effect(&self, answered: &Answered, observation: &Observation) -> Vec<Change> {
         match self {
             Self::Associate { request, address } => taken(request, address, answered, observation),
             Self::CreateRule { rule, ip, .. } => created(rule, *ip, answered, observation),
@@ -428,7 +428,7 @@ fn allowed(item: &CreateAclItem, answered: &Answered) -> Vec<Change> {
 
 /// A step with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub(crate) struct Planned {
     /// When it has its turn.
     pub phase: Phase,
     /// The step.
