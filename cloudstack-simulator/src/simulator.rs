@@ -216,6 +216,11 @@ impl Handle {
             .insert(name.to_owned(), value.to_owned());
     }
 
+    /// Ends the running windows of the call limit, as if their time had passed.
+    pub fn end_throttle_windows(&self) {
+        self.server.throttle.lock().end();
+    }
+
     /// Makes routers refuse a command such as `LoadBalancerConfigCommand`, `SetFirewallRulesCommand`, `IpAssocCommand`, or take it again.
     pub fn refuse_in_router(&self, command: &str, refuse: bool) {
         self.server.refuse_in_router(command, refuse);

@@ -80,6 +80,11 @@ impl Throttle {
         Some((window.calls, window.ends.since(now)))
     }
 
+    /// Ends all windows.
+    pub(crate) fn end(&mut self) {
+        self.windows.clear();
+    }
+
     /// Forgets the window of an account.
     pub(crate) fn reset(&mut self, account: Uuid) {
         self.windows.remove(&account);

@@ -1,3 +1,5 @@
 //! Tests of the simulator as its users see it.
 
+mod client;
 mod control;
+mod replay;
