@@ -41,14 +41,22 @@ impl Controller {
 
     fn from_word(word: &str) -> Option<Self> {
         // The name that charts of others have used for the service controller, too.
-        let word = if word == "service-controller" { Self::Service.name() } else { word };
-        Self::ALL.into_iter().find(|it| it.name() == word || it.alias() == word)
+        let word = if word == "service-controller" {
+            Self::Service.name()
+        } else {
+            word
+        };
+        Self::ALL
+            .into_iter()
+            .find(|it| it.name() == word || it.alias() == word)
     }
 }
 
 /// The flag names a controller that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--controllers: \"{0}\" is not a controller; there are cloud-node-controller, cloud-node-lifecycle-controller, service-lb-controller and node-route-controller")]
+#[error(
+    "--controllers: \"{0}\" is not a controller; there are cloud-node-controller, cloud-node-lifecycle-controller, service-lb-controller and node-route-controller"
+)]
 pub struct UnknownController(String);
 
 /// The controllers that run.

@@ -8,6 +8,8 @@ use runtime::flags::GoDuration;
 use runtime::link::LinkAddress;
 use runtime::log::LogArgs;
 
+use crate::keepalived::KeepalivedArgs;
+
 /// The half of the cloud controller that faces Kubernetes: initialises and removes nodes, and serves Services of type
 /// LoadBalancer, through a broker that faces the cloud.
 #[derive(Clone, Debug, Parser)]
@@ -22,7 +24,13 @@ pub struct Flags {
     pub cluster_name: String,
 
     /// Controllers to run: * is all, name runs one, -name does not
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "*",
+        allow_hyphen_values = true
+    )]
     pub controllers: Vec<String>,
 
     /// Services worked on at a time; 5 unless given
@@ -53,6 +61,10 @@ pub struct Flags {
     /// --cloud-provider unless given
     #[arg(long, value_name = "DIALECT", value_parser = ["apache", "leaseweb"])]
     pub label_dialect: Option<String>,
+
+    /// The keepalived backend.
+    #[command(flatten)]
+    pub keepalived: KeepalivedArgs,
 
     /// kube-apiserver.
     #[command(flatten)]

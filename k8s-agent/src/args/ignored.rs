@@ -108,5 +108,7 @@ pub(super) fn add_to(command: Command) -> Command {
 /// Which of them were given.
 pub(super) fn given(matches: &ArgMatches) -> Vec<&'static str> {
     let names = TABLE.iter().map(|(name, _)| *name);
-    names.filter(|name| matches.value_source(name) == Some(ValueSource::CommandLine)).collect()
+    names
+        .filter(|name| matches.value_source(name) == Some(ValueSource::CommandLine))
+        .collect()
 }

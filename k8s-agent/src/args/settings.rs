@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Controllers, Flags};
 use crate::apiserver::Access;
+use crate::keepalived::KeepalivedSettings;
 use crate::lease::Timing;
 use crate::node::labels::Sanitiser;
 use crate::node::lifecycle::Rules;
@@ -44,7 +45,9 @@ impl Provider {
     }
 
     fn from_word(word: &str) -> Option<Self> {
-        [Self::ExternalCloudstack, Self::Cloudstack, Self::Keepalived].into_iter().find(|it| it.name() == word)
+        [Self::ExternalCloudstack, Self::Cloudstack, Self::Keepalived]
+            .into_iter()
+            .find(|it| it.name() == word)
     }
 
     /// Whose names new load balancers get.
@@ -105,6 +108,8 @@ pub struct Settings {
     pub election: Option<ElectionSettings>,
     /// Nothing: no broker is needed.
     pub broker: Option<BrokerSettings>,
+    /// Nothing: no address pool is used.
+    pub keepalived: Option<KeepalivedSettings>,
     /// The HTTPS endpoint.
     pub admin: AdminArgs,
 }
@@ -123,16 +128,34 @@ impl TryFrom<Flags> for Settings {
                 None
             }
         };
-        let service_workers =
-            keep(&mut faults, workers("concurrent-service-syncs", flags.concurrent_service_syncs, SERVICE_WORKERS));
-        let node_workers = keep(&mut faults, workers("concurrent-node-syncs", flags.concurrent_node_syncs, NODE_WORKERS));
+        let service_workers = keep(
+            &mut faults,
+            workers(
+                "concurrent-service-syncs",
+                flags.concurrent_service_syncs,
+                SERVICE_WORKERS,
+            ),
+        );
+        let node_workers = keep(
+            &mut faults,
+            workers("concurrent-node-syncs", flags.concurrent_node_syncs, NODE_WORKERS),
+        );
         let status_workers = keep(&mut faults, status_workers(flags.concurrent_node_status_updates));
-        let status_period =
-            keep(&mut faults, period("node-status-update-frequency", flags.node_status_update_frequency.get()));
-        let monitor_period = keep(&mut faults, period("node-monitor-period", flags.node_monitor_period.get()));
+        let status_period = keep(
+            &mut faults,
+            period(
+                "node-status-update-frequency",
+                flags.node_status_update_frequency.get(),
+            ),
+        );
+        let monitor_period = keep(
+            &mut faults,
+            period("node-monitor-period", flags.node_monitor_period.get()),
+        );
         let access = keep(&mut faults, access(&flags));
         let election = keep(&mut faults, election(&flags));
         let broker = keep(&mut faults, broker(&flags, provider));
+        let keepalived = keep(&mut faults, keepalived(&flags, provider));
         let sanitiser = match flags.label_dialect.as_deref() {
             Some("leaseweb") => Sanitiser::Leaseweb,
             None if provider == Some(Provider::Cloudstack) => Sanitiser::Leaseweb,
@@ -151,6 +174,7 @@ impl TryFrom<Flags> for Settings {
                 access: access?,
                 election: election?,
                 broker: broker?,
+                keepalived: keepalived?,
                 rules: rules(&flags),
                 sanitiser,
                 cluster_name: flags.cluster_name,
@@ -170,12 +194,16 @@ fn provider(word: &str) -> Result<Provider, String> {
     match Provider::from_word(word) {
         Some(provider) => Ok(provider),
         None if word.is_empty() => Err(format!("--cloud-provider is required; there are {known}")),
-        None => Err(format!("--cloud-provider: \"{word}\" is unknown; there are {known}")),
+        None => Err(format!(
+            "--cloud-provider: \"{word}\" is unknown; there are {known}"
+        )),
     }
 }
 
 fn workers(flag: &str, value: Option<i64>, unless_given: usize) -> Result<usize, String> {
-    let Some(value) = value else { return Ok(unless_given) };
+    let Some(value) = value else {
+        return Ok(unless_given);
+    };
     usize::try_from(value)
         .ok()
         .filter(|workers| (1..=1000).contains(workers))
@@ -183,11 +211,19 @@ fn workers(flag: &str, value: Option<i64>, unless_given: usize) -> Result<usize,
 }
 
 fn status_workers(value: i64) -> Result<Option<usize>, String> {
-    if value == 0 { Ok(None) } else { workers("concurrent-node-status-updates", Some(value), 1).map(Some) }
+    if value == 0 {
+        Ok(None)
+    } else {
+        workers("concurrent-node-status-updates", Some(value), 1).map(Some)
+    }
 }
 
 fn period(flag: &str, value: Duration) -> Result<Duration, String> {
-    if value.is_zero() { Err(format!("--{flag} must be more than zero")) } else { Ok(value) }
+    if value.is_zero() {
+        Err(format!("--{flag} must be more than zero"))
+    } else {
+        Ok(value)
+    }
 }
 
 fn rules(flags: &Flags) -> Rules {
@@ -208,15 +244,32 @@ fn access(flags: &Flags) -> Result<Access, String> {
         unlimited
     } else {
         // Zero means the default, as in Go. Whole requests are counted.
-        let asked = if flags.kube_api_qps == 0.0 { 20.0 } else { flags.kube_api_qps };
-        (1..=10_000).find(|whole| f64::from(*whole) >= asked).and_then(NonZeroU32::new).unwrap_or(unlimited)
+        let asked = if flags.kube_api_qps == 0.0 {
+            20.0
+        } else {
+            flags.kube_api_qps
+        };
+        (1..=10_000)
+            .find(|whole| f64::from(*whole) >= asked)
+            .and_then(NonZeroU32::new)
+            .unwrap_or(unlimited)
     };
     let burst = match flags.kube_api_burst {
         0 => NonZeroU32::new(30),
         burst => u32::try_from(burst).ok().and_then(NonZeroU32::new),
     };
-    let burst = burst.ok_or_else(|| format!("--kube-api-burst must be more than zero, not {}", flags.kube_api_burst))?;
-    Ok(Access { kubeconfig: flags.kubeconfig.clone(), master: flags.master.clone(), qps, burst })
+    let burst = burst.ok_or_else(|| {
+        format!(
+            "--kube-api-burst must be more than zero, not {}",
+            flags.kube_api_burst
+        )
+    })?;
+    Ok(Access {
+        kubeconfig: flags.kubeconfig.clone(),
+        master: flags.master.clone(),
+        qps,
+        burst,
+    })
 }
 
 fn election(flags: &Flags) -> Result<Option<ElectionSettings>, String> {
@@ -229,7 +282,9 @@ fn election(flags: &Flags) -> Result<Option<ElectionSettings>, String> {
     }
     if flags.leader_elect_resource_lock != "leases" {
         let kind = &flags.leader_elect_resource_lock;
-        return Err(format!("--leader-elect-resource-lock: only leases are left, not \"{kind}\""));
+        return Err(format!(
+            "--leader-elect-resource-lock: only leases are left, not \"{kind}\""
+        ));
     }
     let timing = Timing {
         lease: flags.leader_elect_lease_duration.get(),
@@ -237,17 +292,29 @@ fn election(flags: &Flags) -> Result<Option<ElectionSettings>, String> {
         retry: flags.leader_elect_retry_period.get(),
     };
     let timing = timing.check().map_err(|error| error.to_string())?;
-    let (namespace, name) =
-        (flags.leader_elect_resource_namespace.clone(), flags.leader_elect_resource_name.clone());
-    Ok(Some(ElectionSettings { namespace, name, timing }))
+    let (namespace, name) = (
+        flags.leader_elect_resource_namespace.clone(),
+        flags.leader_elect_resource_name.clone(),
+    );
+    Ok(Some(ElectionSettings {
+        namespace,
+        name,
+        timing,
+    }))
 }
 
 fn broker(flags: &Flags, provider: Option<Provider>) -> Result<Option<BrokerSettings>, String> {
     let flags = &flags.broker;
-    let files = match (&flags.broker_ca_file, &flags.broker_client_cert_file, &flags.broker_client_key_file) {
-        (Some(ca), Some(certificate), Some(private_key)) => {
-            Some(ClientFiles { ca: ca.clone(), certificate: certificate.clone(), private_key: private_key.clone() })
-        }
+    let files = match (
+        &flags.broker_ca_file,
+        &flags.broker_client_cert_file,
+        &flags.broker_client_key_file,
+    ) {
+        (Some(ca), Some(certificate), Some(private_key)) => Some(ClientFiles {
+            ca: ca.clone(),
+            certificate: certificate.clone(),
+            private_key: private_key.clone(),
+        }),
         (None, None, None) => None,
         _ => {
             let text = "--broker-ca-file, --broker-client-cert-file and --broker-client-key-file belong together: give all three or none";
@@ -262,21 +329,46 @@ fn broker(flags: &Flags, provider: Option<Provider>) -> Result<Option<BrokerSett
             Some(Provider::Keepalived) | None => Ok(None),
         };
     }
-    let tcp = flags.broker.iter().find(|address| matches!(address, LinkAddress::Tcp { .. }));
+    let tcp = flags
+        .broker
+        .iter()
+        .find(|address| matches!(address, LinkAddress::Tcp { .. }));
     if let (Some(address), None) = (tcp, &files) {
         return Err(format!(
             "--broker {address} needs --broker-ca-file, --broker-client-cert-file and --broker-client-key-file"
         ));
     }
-    Ok(Some(BrokerSettings { addresses: flags.broker.clone(), files }))
+    Ok(Some(BrokerSettings {
+        addresses: flags.broker.clone(),
+        files,
+    }))
+}
+
+/// The keepalived backend runs under its own name always, under another one where it has an address to give.
+fn keepalived(flags: &Flags, provider: Option<Provider>) -> Result<Option<KeepalivedSettings>, String> {
+    if provider != Some(Provider::Keepalived) && !flags.keepalived.has_pools() {
+        return Ok(None);
+    }
+    flags
+        .keepalived
+        .settings()
+        .map(Some)
+        .map_err(|error| error.to_string())
 }
 
 impl Settings {
     /// What runs, for `/configz`.
     pub fn describe(&self) -> Value {
-        let broker = self.broker.as_ref().map(|it| it.addresses.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let broker = self
+            .broker
+            .as_ref()
+            .map(|it| it.addresses.iter().map(ToString::to_string).collect::<Vec<_>>());
         let election = self.election.as_ref().map(|it| {
-            let Timing { lease, renew_deadline, retry } = it.timing;
+            let Timing {
+                lease,
+                renew_deadline,
+                retry,
+            } = it.timing;
             let times = [lease, renew_deadline, retry].map(|time| time.as_secs_f64());
             json!({ "namespace": it.namespace, "name": it.name, "leaseRenewRetrySeconds": times })
         });
@@ -295,6 +387,7 @@ impl Settings {
             "kubeApiBurst": self.access.burst,
             "leaderElection": election,
             "broker": broker,
+            "keepalived": self.keepalived.as_ref().map(KeepalivedSettings::describe),
         })
     }
 }

@@ -8,7 +8,11 @@ use super::*;
 const BROKER: &str = "--broker=unix:///run/broker.sock";
 
 fn read(args: &[&str]) -> Result<CommandLine, clap::Error> {
-    CommandLine::read(std::iter::once("k8s-agent").chain(args.iter().copied()).map(OsString::from))
+    CommandLine::read(
+        std::iter::once("k8s-agent")
+            .chain(args.iter().copied())
+            .map(OsString::from),
+    )
 }
 
 fn settings(args: &[&str]) -> Result<Settings, Vec<String>> {
@@ -22,8 +26,15 @@ fn the_defaults_are_those_of_kubernetes_cloud_controllers() {
     // O-01
     let settings = settings(&[]).unwrap();
     let election = settings.election.unwrap();
-    assert_eq!((election.namespace.as_str(), election.name.as_str()), ("kube-system", "cloud-controller-manager"));
-    let times = [election.timing.lease, election.timing.renew_deadline, election.timing.retry];
+    assert_eq!(
+        (election.namespace.as_str(), election.name.as_str()),
+        ("kube-system", "cloud-controller-manager")
+    );
+    let times = [
+        election.timing.lease,
+        election.timing.renew_deadline,
+        election.timing.retry,
+    ];
     assert_eq!(times.map(|time| time.as_secs()), [15, 10, 2]);
     assert_eq!(settings.monitor_period, Duration::from_secs(5));
     assert_eq!(settings.status_period, Duration::from_secs(300));
@@ -66,7 +77,11 @@ fn every_ignored_flag_is_accepted_in_both_spellings_and_reported_once() {
     for (name, takes) in TABLE {
         let (underscored, value) = (name.replace('-', "_"), "1");
         let twice = match takes {
-            Takes::Value => vec![format!("--{name}={value}"), format!("--{underscored}"), value.to_owned()],
+            Takes::Value => vec![
+                format!("--{name}={value}"),
+                format!("--{underscored}"),
+                value.to_owned(),
+            ],
             Takes::Switch => vec![format!("--{name}"), format!("--{underscored}=false")],
         };
         let line = read(&twice.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
@@ -111,7 +126,10 @@ fn names_of_controllers_have_the_usual_form() {
     // O-12, O-13
     for controller in Controller::ALL {
         let name = controller.name();
-        assert!(name.ends_with("-controller") && name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{name}");
+        assert!(
+            name.ends_with("-controller") && name.chars().all(|c| c.is_ascii_lowercase() || c == '-'),
+            "{name}"
+        );
     }
 }
 
@@ -124,7 +142,9 @@ fn names_of_controllers_have_the_usual_form() {
 #[case::two_for_updates(&["--concurrent-node-syncs=5", "--concurrent-node-status-updates=2"], Some((5, 2)))] // O-04, O-10
 #[case::negative_updates(&["--concurrent-node-syncs=5", "--concurrent-node-status-updates=-1"], None)] // O-11
 fn widths_are_checked(#[case] args: &[&str], #[case] expected: Option<(usize, usize)>) {
-    let widths = settings(args).ok().map(|settings| (settings.node_workers, settings.status_workers));
+    let widths = settings(args)
+        .ok()
+        .map(|settings| (settings.node_workers, settings.status_workers));
     assert_eq!(widths, expected);
 }
 
@@ -150,7 +170,12 @@ fn what_can_not_work_is_refused_with_the_flag_named(#[case] args: &[&str], #[cas
 
 #[test]
 fn all_faults_are_told_at_once() {
-    let line = read(&["--concurrent-node-syncs=0", "--controllers=foo", "--node-monitor-period=0s"]).unwrap();
+    let line = read(&[
+        "--concurrent-node-syncs=0",
+        "--controllers=foo",
+        "--node-monitor-period=0s",
+    ])
+    .unwrap();
     let faults = Settings::try_from(line.flags).unwrap_err();
     assert_eq!(faults.len(), 4, "{faults:?}");
 }
@@ -181,7 +206,11 @@ fn request_rates_are_read_as_go_does(#[case] qps: &str, #[case] expected: u32) {
 
 #[test]
 fn several_brokers_are_tried_in_order() {
-    let line = read(&["--broker=unix:///a.sock,unix:///b.sock", "--broker=unix:///c.sock"]).unwrap();
+    let line = read(&[
+        "--broker=unix:///a.sock,unix:///b.sock",
+        "--broker=unix:///c.sock",
+    ])
+    .unwrap();
     let addresses: Vec<String> = line.flags.broker.broker.iter().map(ToString::to_string).collect();
     assert_eq!(addresses, ["unix:///a.sock", "unix:///b.sock", "unix:///c.sock"]);
 }

@@ -84,8 +84,14 @@ impl Range {
     /// What is left of it without `other`: at most two pieces.
     fn without(self, other: Self) -> impl Iterator<Item = Self> {
         let (before, after) = if self.overlaps(other) {
-            let before = (self.first < other.first).then(|| Self { first: self.first, last: other.first - 1 });
-            let after = (self.last > other.last).then(|| Self { first: other.last + 1, last: self.last });
+            let before = (self.first < other.first).then(|| Self {
+                first: self.first,
+                last: other.first - 1,
+            });
+            let after = (self.last > other.last).then(|| Self {
+                first: other.last + 1,
+                last: self.last,
+            });
             (before, after)
         } else {
             (Some(self), None)
@@ -97,7 +103,11 @@ impl Range {
     fn edges(self) -> u64 {
         // Numbers in 0..=n whose last byte is 0 or 255, counted per block of 256.
         let up_to = |n: u64| (n >> 8) * 2 + 1 + u64::from(n & 255 == 255);
-        let below = if self.first == 0 { 0 } else { up_to(u64::from(self.first) - 1) };
+        let below = if self.first == 0 {
+            0
+        } else {
+            up_to(u64::from(self.first) - 1)
+        };
         up_to(u64::from(self.last)) - below
     }
 }
@@ -121,7 +131,10 @@ impl Ranges {
     pub fn add(&mut self, range: Range) {
         let mut pieces = vec![range];
         for known in &self.0 {
-            pieces = pieces.into_iter().flat_map(|piece| piece.without(*known)).collect();
+            pieces = pieces
+                .into_iter()
+                .flat_map(|piece| piece.without(*known))
+                .collect();
         }
         self.0.extend(pieces);
     }
@@ -143,7 +156,10 @@ impl Ranges {
 
     /// A range of this set that overlaps one of the other.
     pub fn overlap(&self, other: &Self) -> Option<Range> {
-        self.0.iter().copied().find(|range| other.0.iter().any(|theirs| theirs.overlaps(*range)))
+        self.0
+            .iter()
+            .copied()
+            .find(|range| other.0.iter().any(|theirs| theirs.overlaps(*range)))
     }
 
     /// The ranges.
@@ -164,7 +180,9 @@ impl Ranges {
 
     /// The first address that is not taken. Costs as much as there are taken addresses in the way.
     pub fn first_free(&self, taken: &BTreeSet<Ipv4Addr>, skip_edges: bool) -> Option<Ipv4Addr> {
-        self.0.iter().find_map(|range| first_free_in(*range, taken, skip_edges))
+        self.0
+            .iter()
+            .find_map(|range| first_free_in(*range, taken, skip_edges))
     }
 }
 
@@ -179,7 +197,9 @@ impl fmt::Display for Ranges {
 }
 
 fn first_free_in(range: Range, taken: &BTreeSet<Ipv4Addr>, skip_edges: bool) -> Option<Ipv4Addr> {
-    let mut blocking = taken.range(Ipv4Addr::from(range.first)..=Ipv4Addr::from(range.last)).peekable();
+    let mut blocking = taken
+        .range(Ipv4Addr::from(range.first)..=Ipv4Addr::from(range.last))
+        .peekable();
     let mut candidate = range.first;
     loop {
         let address = Ipv4Addr::from(candidate);
@@ -235,10 +255,18 @@ impl Item {
         } else {
             Self::range(text)?
         };
-        let all_unicast = [(0, 0x00ff_ffff), (0x7f00_0000, 0x7fff_ffff), (0xe000_0000, u32::MAX)]
-            .iter()
-            .all(|&(first, last)| !item.whole.overlaps(Range { first, last }));
-        if all_unicast { Ok(item) } else { Err(ItemError::NotUnicast(text.to_owned())) }
+        let all_unicast = [
+            (0, 0x00ff_ffff),
+            (0x7f00_0000, 0x7fff_ffff),
+            (0xe000_0000, u32::MAX),
+        ]
+        .iter()
+        .all(|&(first, last)| !item.whole.overlaps(Range { first, last }));
+        if all_unicast {
+            Ok(item)
+        } else {
+            Err(ItemError::NotUnicast(text.to_owned()))
+        }
     }
 
     fn cidr(text: &str, base: &str, bits: &str) -> Result<Self, ItemError> {
@@ -246,18 +274,34 @@ impl Item {
         let base: Ipv4Addr = base.trim().parse().map_err(|_| malformed())?;
         let bits: u8 = bits.trim().parse().map_err(|_| malformed())?;
         let net = ipnet::Ipv4Net::new(base, bits).map_err(|_| malformed())?;
-        let whole = Range { first: u32::from(net.network()), last: u32::from(net.broadcast()) };
-        let usable =
-            if bits <= 30 { Range { first: whole.first + 1, last: whole.last - 1 } } else { whole };
+        let whole = Range {
+            first: u32::from(net.network()),
+            last: u32::from(net.broadcast()),
+        };
+        let usable = if bits <= 30 {
+            Range {
+                first: whole.first + 1,
+                last: whole.last - 1,
+            }
+        } else {
+            whole
+        };
         Ok(Self { whole, usable })
     }
 
     fn range(text: &str) -> Result<Self, ItemError> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let address = |part: &str| part.trim().parse().map_err(|_| ItemError::Malformed(text.to_owned()));
-        let range =
-            Range::new(address(first)?, address(last)?).ok_or_else(|| ItemError::Reversed(text.to_owned()))?;
-        Ok(Self { whole: range, usable: range })
+        let address = |part: &str| {
+            part.trim()
+                .parse()
+                .map_err(|_| ItemError::Malformed(text.to_owned()))
+        };
+        let range = Range::new(address(first)?, address(last)?)
+            .ok_or_else(|| ItemError::Reversed(text.to_owned()))?;
+        Ok(Self {
+            whole: range,
+            usable: range,
+        })
     }
 }
 
@@ -336,7 +380,10 @@ mod tests {
     }
 
     fn range() -> impl Strategy<Value = Range> {
-        (0_u32..600, 0_u32..600).prop_map(|(a, b)| Range { first: a.min(b), last: a.max(b) })
+        (0_u32..600, 0_u32..600).prop_map(|(a, b)| Range {
+            first: a.min(b),
+            last: a.max(b),
+        })
     }
 
     fn members(ranges: &Ranges) -> BTreeSet<u32> {

@@ -156,17 +156,28 @@ impl Claim {
     /// Reads a Service.
     pub fn of(service: &Service, standing: Standing) -> Self {
         let meta = &service.metadata;
-        let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-        let ingress = status.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default();
+        let status = service
+            .status
+            .as_ref()
+            .and_then(|status| status.load_balancer.as_ref());
+        let ingress = status
+            .and_then(|balancer| balancer.ingress.as_deref())
+            .unwrap_or_default();
         Self {
             uid: meta.uid.clone().unwrap_or_default(),
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
             labels: meta.labels.clone().unwrap_or_default(),
-            created: meta.creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second()),
+            created: meta
+                .creation_timestamp
+                .as_ref()
+                .map_or(i64::MAX, |time| time.0.as_second()),
             standing,
             wish: wish(service),
-            status: ingress.iter().filter_map(|entry| address::parse(entry.ip.as_deref()?).ok()).collect(),
+            status: ingress
+                .iter()
+                .filter_map(|entry| address::parse(entry.ip.as_deref()?).ok())
+                .collect(),
         }
     }
 
@@ -195,11 +206,22 @@ impl Claim {
 
 fn wish(service: &Service) -> Wish {
     let spec = service.spec.as_ref();
-    let annotation = |name: &str| service.metadata.annotations.as_ref()?.get(name).map(String::as_str);
+    let annotation = |name: &str| {
+        service
+            .metadata
+            .annotations
+            .as_ref()?
+            .get(name)
+            .map(String::as_str)
+    };
     let text = |name: &str| annotation(name).map(str::trim).filter(|text| !text.is_empty());
-    let field = spec.and_then(|spec| spec.load_balancer_ip.as_deref()).map(str::trim);
+    let field = spec
+        .and_then(|spec| spec.load_balancer_ip.as_deref())
+        .map(str::trim);
     let method = annotation(FORWARD_METHOD).map(Method::parse);
-    let families = spec.and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
+    let families = spec
+        .and_then(|spec| spec.ip_families.as_deref())
+        .unwrap_or_default();
     let family_policy = spec.and_then(|spec| spec.ip_family_policy.as_deref());
     let family = if family_policy == Some("RequireDualStack") {
         Family::RequireDualStack
@@ -217,7 +239,12 @@ fn wish(service: &Service) -> Wish {
         },
         pool: text(ADDRESS_POOL).map(ToOwned::to_owned),
         sharing_key: text(SHARING_KEY).map(ToOwned::to_owned),
-        ports: spec.and_then(|spec| spec.ports.as_deref()).unwrap_or_default().iter().map(Port::of).collect(),
+        ports: spec
+            .and_then(|spec| spec.ports.as_deref())
+            .unwrap_or_default()
+            .iter()
+            .map(Port::of)
+            .collect(),
         family,
         local_traffic: spec.and_then(|spec| spec.external_traffic_policy.as_deref()) == Some("Local"),
     }
@@ -271,9 +298,16 @@ mod tests {
 
     #[test]
     fn an_empty_forward_method_is_an_explicit_none_and_an_absent_one_the_default() {
-        let with = |annotations: Value| claim(json!({ "metadata": { "annotations": annotations } })).wish.method;
+        let with = |annotations: Value| {
+            claim(json!({ "metadata": { "annotations": annotations } }))
+                .wish
+                .method
+        };
         assert_eq!(with(json!({ FORWARD_METHOD: "" })), MethodWish::Of(Method(None)));
         assert_eq!(with(json!({})), MethodWish::Default);
-        assert!(matches!(with(json!({ FORWARD_METHOD: "foo" })), MethodWish::Bad(_)));
+        assert!(matches!(
+            with(json!({ FORWARD_METHOD: "foo" })),
+            MethodWish::Bad(_)
+        ));
     }
 }

@@ -121,8 +121,11 @@ impl Patch {
         if let (Some(version), Some(members)) = (&self.version, metadata.as_object_mut()) {
             members.insert("resourceVersion".to_owned(), json!(version));
         }
-        let data: Map<String, Value> =
-            self.changes.iter().map(|change| (change.key.clone(), json!(change.to))).collect();
+        let data: Map<String, Value> = self
+            .changes
+            .iter()
+            .map(|change| (change.key.clone(), json!(change.to)))
+            .collect();
         json!({ "metadata": metadata, "data": data })
     }
 }
@@ -142,7 +145,11 @@ mod tests {
 
     fn content() -> Content {
         let records = document::decode(observed().records.as_deref().unwrap()).unwrap();
-        Content { data: observed().data, records, state: State::default() }
+        Content {
+            data: observed().data,
+            records,
+            state: State::default(),
+        }
     }
 
     #[test]
@@ -165,9 +172,15 @@ mod tests {
 
     #[test]
     fn a_damaged_record_list_is_replaced() {
-        let broken = Observed { records: Some("{".into()), ..observed() };
+        let broken = Observed {
+            records: Some("{".into()),
+            ..observed()
+        };
         let patch = Patch::between(&broken, &content()).unwrap();
         assert!(patch.changes.is_empty());
-        assert_eq!(document::decode(&patch.records.unwrap()).unwrap(), content().records);
+        assert_eq!(
+            document::decode(&patch.records.unwrap()).unwrap(),
+            content().records
+        );
     }
 }

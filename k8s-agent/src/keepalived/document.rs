@@ -69,7 +69,10 @@ pub fn decode(text: &str) -> Result<Vec<Record>, Damaged> {
     match member(&document, "services") {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(list)) => list.iter().map(decode_record).collect(),
-        Some(other) => Err(Damaged(format!("the member \"services\" should be a list, not {}", kind(other)))),
+        Some(other) => Err(Damaged(format!(
+            "the member \"services\" should be a list, not {}",
+            kind(other)
+        ))),
     }
 }
 
@@ -77,12 +80,20 @@ fn decode_record(value: &Value) -> Result<Record, Damaged> {
     let members = match value {
         Value::Null => return Ok(Record::default()),
         Value::Object(members) => members,
-        other => return Err(Damaged(format!("a record should be an object, not {}", kind(other)))),
+        other => {
+            return Err(Damaged(format!(
+                "a record should be an object, not {}",
+                kind(other)
+            )));
+        }
     };
     let text = |name: &str| match member(members, name) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(Damaged(format!("the member \"{name}\" should be a text, not {}", kind(other)))),
+        Some(other) => Err(Damaged(format!(
+            "the member \"{name}\" should be a text, not {}",
+            kind(other)
+        ))),
     };
     Ok(Record {
         uid: text("uid")?,
@@ -95,7 +106,12 @@ fn decode_record(value: &Value) -> Result<Record, Damaged> {
 
 /// A member by its exact name, else by its name in any case.
 fn member<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
-    let in_any_case = || members.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    let in_any_case = || {
+        members
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+    };
     members.get(name).or_else(in_any_case)
 }
 
@@ -221,7 +237,11 @@ mod tests {
     use super::*;
 
     fn service(namespace: &str, name: &str, method: &str) -> Entry {
-        Entry::Service { namespace: namespace.into(), name: name.into(), method: method.into() }
+        Entry::Service {
+            namespace: namespace.into(),
+            name: name.into(),
+            method: method.into(),
+        }
     }
 
     #[rstest]
@@ -262,7 +282,11 @@ mod tests {
     fn a_record_list_is_read_as_the_first_program_reads_it(#[case] text: &str, #[case] records: usize) {
         let decoded = decode(text).unwrap();
         assert_eq!(decoded.len(), records);
-        assert!(decoded.iter().all(|record| record.uid == "u" && record.ip == "10.0.0.1" && !record.is_named()));
+        assert!(
+            decoded
+                .iter()
+                .all(|record| record.uid == "u" && record.ip == "10.0.0.1" && !record.is_named())
+        );
     }
 
     #[rstest]
@@ -284,7 +308,8 @@ mod tests {
             name: "a".into(),
             method: String::new(),
         };
-        let plain = r#"{"services":[{"uid":"u","ip":"10.0.0.1","serviceNamespace":"default","serviceName":"a"}]}"#;
+        let plain =
+            r#"{"services":[{"uid":"u","ip":"10.0.0.1","serviceNamespace":"default","serviceName":"a"}]}"#;
         assert_eq!(encode(std::slice::from_ref(&record)), plain);
         record.method = "DR".into();
         assert!(encode(&[record]).ends_with(r#""serviceName":"a","forwardMethod":"DR"}]}"#));

@@ -53,7 +53,9 @@ impl Method {
             return Ok(Self(None));
         }
         let named = Named::ALL.into_iter().find(|named| named.word() == word);
-        named.map(|named| Self(Some(named))).ok_or_else(|| UnknownMethod(text.trim().to_owned()))
+        named
+            .map(|named| Self(Some(named)))
+            .ok_or_else(|| UnknownMethod(text.trim().to_owned()))
     }
 
     /// The text of a record's `forwardMethod`.

@@ -57,12 +57,18 @@ impl Reason {
 
     /// Whether the event is a warning.
     pub const fn is_warning(self) -> bool {
-        !matches!(self, Self::IpAllocated | Self::IpAdopted | Self::ConfigMapRepaired)
+        !matches!(
+            self,
+            Self::IpAllocated | Self::IpAdopted | Self::ConfigMapRepaired
+        )
     }
 
     /// Whether the obstacle can go away without a change of the Service.
     pub const fn may_pass(self) -> bool {
-        matches!(self, Self::PoolExhausted | Self::AddressInUse | Self::ConfigMapFull)
+        matches!(
+            self,
+            Self::PoolExhausted | Self::AddressInUse | Self::ConfigMapFull
+        )
     }
 }
 
@@ -78,7 +84,10 @@ pub struct Note {
 impl Note {
     /// A note.
     pub fn new(reason: Reason, text: impl Into<String>) -> Self {
-        Self { reason, text: text.into() }
+        Self {
+            reason,
+            text: text.into(),
+        }
     }
 }
 

@@ -92,7 +92,10 @@ pub struct Habits {
 
 impl Default for Habits {
     fn default() -> Self {
-        Self { avoid_edges: false, outside: true }
+        Self {
+            avoid_edges: false,
+            outside: true,
+        }
     }
 }
 
@@ -179,7 +182,10 @@ impl Pools {
     /// Reads the configuration; all faults are reported at once.
     pub fn build(specs: &[PoolSpec], reserved: &str, habits: Habits) -> Result<Self, Vec<PoolError>> {
         let mut errors = Vec::new();
-        let mut built = Self { habits, ..Self::default() };
+        let mut built = Self {
+            habits,
+            ..Self::default()
+        };
         match address::parse_list(reserved) {
             Ok(items) => items.iter().for_each(|item| built.reserved.add(item.whole)),
             Err(bad) => errors.extend(bad.into_iter().map(PoolError::Reserved)),
@@ -197,16 +203,25 @@ impl Pools {
             return Err(errors);
         }
         // A stable sort: within one rank the order of the configuration stays.
-        built.pools.sort_by_key(|pool| (!pool.is_restricted(), pool.priority.is_none(), pool.priority));
+        built
+            .pools
+            .sort_by_key(|pool| (!pool.is_restricted(), pool.priority.is_none(), pool.priority));
         Ok(built)
     }
 
     fn read(&self, spec: &PoolSpec) -> Result<(Pool, Ranges), Vec<PoolError>> {
-        let item_error = |error| PoolError::Item { pool: spec.name.clone(), error };
+        let item_error = |error| PoolError::Item {
+            pool: spec.name.clone(),
+            error,
+        };
         let items = address::parse_list(&spec.addresses)
             .map_err(|bad| bad.into_iter().map(item_error).collect::<Vec<_>>())?;
-        let services = Selector::parse(&spec.services)
-            .map_err(|error| vec![PoolError::Selector { pool: spec.name.clone(), error }])?;
+        let services = Selector::parse(&spec.services).map_err(|error| {
+            vec![PoolError::Selector {
+                pool: spec.name.clone(),
+                error,
+            }]
+        })?;
         let (mut usable, mut whole) = (Ranges::default(), Ranges::default());
         for item in &items {
             usable.add(item.usable);
@@ -214,7 +229,11 @@ impl Pools {
         }
         let addresses = usable.without(&self.reserved);
         let size = addresses.size(self.habits.avoid_edges);
-        let namespaces = spec.namespaces.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let namespaces = spec
+            .namespaces
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
         let pool = Pool {
             name: spec.name.clone(),
             addresses,
@@ -232,10 +251,18 @@ impl Pools {
             if known.name == pool.name {
                 errors.push(PoolError::Duplicate(pool.name.clone()));
             } else if let Some(range) = known.addresses.overlap(&pool.addresses) {
-                errors.push(PoolError::Overlap(known.name.clone(), pool.name.clone(), range.to_string()));
+                errors.push(PoolError::Overlap(
+                    known.name.clone(),
+                    pool.name.clone(),
+                    range.to_string(),
+                ));
             }
         }
-        if errors.is_empty() { Ok((pool, whole.without(&usable))) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok((pool, whole.without(&usable)))
+        } else {
+            Err(errors)
+        }
     }
 
     /// The pools in the order in which they are tried.
@@ -264,8 +291,17 @@ impl Pools {
                 Err(PoolRefusal::NotForService(name.to_owned()))
             };
         }
-        let pools: Vec<&Pool> = self.pools.iter().filter(|pool| pool.auto_assign).filter(serves).collect();
-        if pools.is_empty() { Err(PoolRefusal::NoPool) } else { Ok(pools) }
+        let pools: Vec<&Pool> = self
+            .pools
+            .iter()
+            .filter(|pool| pool.auto_assign)
+            .filter(serves)
+            .collect();
+        if pools.is_empty() {
+            Err(PoolRefusal::NoPool)
+        } else {
+            Ok(pools)
+        }
     }
 
     /// The lowest address of a pool that is not taken.

@@ -41,7 +41,10 @@ pub fn parse(text: &str) -> Result<Vec<PoolSpec>, Vec<FileError>> {
             }
         };
         if let Err(text) = outcome {
-            errors.push(FileError { line: number + 1, text });
+            errors.push(FileError {
+                line: number + 1,
+                text,
+            });
         }
     }
     if errors.is_empty() { Ok(pools) } else { Err(errors) }
@@ -56,12 +59,16 @@ fn section(line: &str) -> Result<&str, String> {
         .and_then(|rest| rest.strip_suffix('"'));
     match name {
         Some(name) if !name.trim().is_empty() => Ok(name.trim()),
-        Some(_) | None => Err(format!("{line} is not a section of this file; write [Pool \"name\"]")),
+        Some(_) | None => Err(format!(
+            "{line} is not a section of this file; write [Pool \"name\"]"
+        )),
     }
 }
 
 fn setting(pool: &mut PoolSpec, line: &str) -> Result<(), String> {
-    let (key, value) = line.split_once('=').ok_or_else(|| format!("\"{line}\" is not of the form key = value"))?;
+    let (key, value) = line
+        .split_once('=')
+        .ok_or_else(|| format!("\"{line}\" is not of the form key = value"))?;
     let (key, value) = (key.trim(), value.trim());
     match key {
         "addresses" if pool.addresses.is_empty() => value.clone_into(&mut pool.addresses),
@@ -69,12 +76,14 @@ fn setting(pool: &mut PoolSpec, line: &str) -> Result<(), String> {
         "namespaces" => value.clone_into(&mut pool.namespaces),
         "services" => value.clone_into(&mut pool.services),
         "auto-assign" => {
-            pool.auto_assign =
-                value.parse().map_err(|_| format!("auto-assign is true or false, not \"{value}\""))?;
+            pool.auto_assign = value
+                .parse()
+                .map_err(|_| format!("auto-assign is true or false, not \"{value}\""))?;
         }
         "priority" => {
-            let number =
-                value.parse().map_err(|_| format!("priority is a whole number, not \"{value}\""))?;
+            let number = value
+                .parse()
+                .map_err(|_| format!("priority is a whole number, not \"{value}\""))?;
             pool.priority = Some(number);
         }
         _ => {
@@ -102,13 +111,21 @@ mod tests {
             auto_assign: false,
             priority: Some(10),
         };
-        assert_eq!(parse(text).unwrap(), [public, PoolSpec::open("rest", "10.0.0.0/24")]);
+        assert_eq!(
+            parse(text).unwrap(),
+            [public, PoolSpec::open("rest", "10.0.0.0/24")]
+        );
     }
 
     #[test]
     fn every_fault_is_reported_with_its_line() {
-        let text = "addresses = 1\n[Pool]\n[Pool \"x\"]\nauto-assign = maybe\npriority = -1\ncolour = red\nword\n";
-        let lines: Vec<usize> = parse(text).unwrap_err().into_iter().map(|error| error.line).collect();
+        let text =
+            "addresses = 1\n[Pool]\n[Pool \"x\"]\nauto-assign = maybe\npriority = -1\ncolour = red\nword\n";
+        let lines: Vec<usize> = parse(text)
+            .unwrap_err()
+            .into_iter()
+            .map(|error| error.line)
+            .collect();
         assert_eq!(lines, [1, 2, 4, 5, 6, 7]);
     }
 }

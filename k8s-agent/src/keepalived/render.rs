@@ -60,16 +60,28 @@ pub fn virtual_servers(
                 continue;
             }
             Entry::Ignored => continue,
-            Entry::Service { namespace, name, method } => (namespace, name, method),
+            Entry::Service {
+                namespace,
+                name,
+                method,
+            } => (namespace, name, method),
         };
         let is_it = |meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| {
             meta.namespace.as_deref() == Some(&namespace) && meta.name.as_deref() == Some(&name)
         };
-        let Some(service) = services.iter().find(|service| is_it(&service.metadata)) else { continue };
+        let Some(service) = services.iter().find(|service| is_it(&service.metadata)) else {
+            continue;
+        };
         let endpoints = endpoints.iter().find(|endpoints| is_it(&endpoints.metadata));
-        let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+        let ports = service
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.ports.as_deref())
+            .unwrap_or_default();
         for port in ports {
-            let back_ends = endpoints.map(|endpoints| back_ends(endpoints, port)).unwrap_or_default();
+            let back_ends = endpoints
+                .map(|endpoints| back_ends(endpoints, port))
+                .unwrap_or_default();
             if back_ends.is_empty() {
                 continue;
             }
@@ -78,7 +90,11 @@ pub fn virtual_servers(
                 address: address.clone(),
                 port: port.port,
                 protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
-                method: if method.is_empty() { "NAT".to_owned() } else { method.clone() },
+                method: if method.is_empty() {
+                    "NAT".to_owned()
+                } else {
+                    method.clone()
+                },
                 back_ends,
             });
         }
@@ -131,7 +147,11 @@ pub fn announced(servers: &[VirtualServer]) -> Vec<&str> {
 /// The file for keepalived.
 pub fn keepalived_conf(servers: &[VirtualServer], site: &Site) -> String {
     let mut text = String::from("global_defs {\n  vrrp_version 3\n");
-    text += if site.plain { "  dynamic_interfaces\n" } else { "  vrrp_iptables KUBE-KEEPALIVED-VIP\n" };
+    text += if site.plain {
+        "  dynamic_interfaces\n"
+    } else {
+        "  vrrp_iptables KUBE-KEEPALIVED-VIP\n"
+    };
     text += "  script_user root\n  enable_script_security\n}\n";
     let addresses = announced(servers);
     if addresses.is_empty() {

@@ -31,7 +31,10 @@ impl Selector {
     /// Reads a comma list of requirements.
     pub fn parse(text: &str) -> Result<Self, BadSelector> {
         let parts = split(text).into_iter().filter(|part| !part.is_empty());
-        parts.map(|part| requirement(part).ok_or_else(|| BadSelector(part.to_owned()))).collect::<Result<_, _>>().map(Self)
+        parts
+            .map(|part| requirement(part).ok_or_else(|| BadSelector(part.to_owned())))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// Whether these labels satisfy it.

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
+use serde_json::{Value, json};
 
 use super::allocation::{IpMode, Rules};
 use super::method::{Method, Named};
@@ -22,7 +23,12 @@ const DEFAULT_POOL: &str = "default";
 #[command(next_help_heading = "Keepalived backend")]
 pub struct KeepalivedArgs {
     /// Namespace of the ConfigMap that kube-keepalived-vip reads; the pod's own if not given, else kube-system.
-    #[arg(long, env = "KEEPALIVED_NAMESPACE", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        env = "KEEPALIVED_NAMESPACE",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub keepalived_namespace: String,
 
     /// Namespace of the pod, from the downward API.
@@ -35,11 +41,21 @@ pub struct KeepalivedArgs {
 
     /// Addresses to give out: comma list of CIDRs (10.0.0.0/24) and ranges (10.0.0.10-10.0.0.20), used in this order.
     /// Empty: only requested addresses are served.
-    #[arg(long, env = "KEEPALIVED_SERVICE_CIDR", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        env = "KEEPALIVED_SERVICE_CIDR",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub keepalived_service_cidr: String,
 
     /// Addresses never to give out: comma list of addresses, ranges and CIDRs.
-    #[arg(long, env = "KEEPALIVED_SERVICE_RESERVED", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        env = "KEEPALIVED_SERVICE_RESERVED",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub keepalived_service_reserved: String,
 
     /// Forward method of Services that name none: NAT, DR, PROXY, VIP, or empty for the consumer's default (NAT).
@@ -71,7 +87,12 @@ pub struct KeepalivedArgs {
     pub keepalived_allow_addresses_outside_pools: bool,
 
     /// ipMode of all addresses: VIP or Proxy; empty for the one that fits the forward method.
-    #[arg(long, env = "KEEPALIVED_IP_MODE", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        env = "KEEPALIVED_IP_MODE",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub keepalived_ip_mode: String,
 
     /// Create the ConfigMap if it is missing; needs the right to create ConfigMaps in its namespace.
@@ -111,12 +132,20 @@ pub struct KeepalivedSettings {
 pub struct SettingsError(pub Vec<String>);
 
 impl KeepalivedArgs {
+    /// Whether there is anything to give out.
+    pub fn has_pools(&self) -> bool {
+        self.keepalived_pools_file.is_some() || !self.keepalived_service_cidr.trim().is_empty()
+    }
+
     /// Reads the pools' file, where one is given, and checks everything.
     pub fn settings(&self) -> Result<KeepalivedSettings, SettingsError> {
         let text = match &self.keepalived_pools_file {
             None => String::new(),
             Some(path) => std::fs::read_to_string(path).map_err(|error| {
-                SettingsError(vec![format!("the pools' file {} can't be read: {error}", path.display())])
+                SettingsError(vec![format!(
+                    "the pools' file {} can't be read: {error}",
+                    path.display()
+                )])
             })?,
         };
         self.check(&text)
@@ -129,16 +158,20 @@ impl KeepalivedArgs {
             faults.extend(bad);
             Pools::default()
         });
-        let default_method = Method::parse(&self.keepalived_default_forward_method).unwrap_or_else(|unknown| {
-            faults.push(format!("the default forward method: {unknown}"));
-            Method::default()
-        });
+        let default_method =
+            Method::parse(&self.keepalived_default_forward_method).unwrap_or_else(|unknown| {
+                faults.push(format!("the default forward method: {unknown}"));
+                Method::default()
+            });
         let forbidden = self.forbidden().unwrap_or_else(|unknown| {
             faults.push(format!("the permitted forward methods: {unknown}"));
             BTreeSet::new()
         });
         if forbidden.contains(&default_method.effective()) {
-            faults.push(format!("the default forward method {} is not permitted", default_method.effective()));
+            faults.push(format!(
+                "the default forward method {} is not permitted",
+                default_method.effective()
+            ));
         }
         let ip_mode = match self.keepalived_ip_mode.trim() {
             "" => None,
@@ -156,8 +189,15 @@ impl KeepalivedArgs {
         if !faults.is_empty() {
             return Err(SettingsError(faults));
         }
-        let namespaces = [self.keepalived_namespace.trim(), self.pod_namespace.trim(), "kube-system"];
-        let namespace = namespaces.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+        let namespaces = [
+            self.keepalived_namespace.trim(),
+            self.pod_namespace.trim(),
+            "kube-system",
+        ];
+        let namespace = namespaces
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or_default();
         Ok(KeepalivedSettings {
             namespace: namespace.to_owned(),
             config_map: config_map.to_owned(),
@@ -174,8 +214,11 @@ impl KeepalivedArgs {
     }
 
     fn pools(&self, file: &str) -> Result<Pools, Vec<String>> {
-        let mut specs = pools_file::parse(file)
-            .map_err(|bad| bad.into_iter().map(|error| format!("the pools' file, {error}")).collect::<Vec<_>>())?;
+        let mut specs = pools_file::parse(file).map_err(|bad| {
+            bad.into_iter()
+                .map(|error| format!("the pools' file, {error}"))
+                .collect::<Vec<_>>()
+        })?;
         if !self.keepalived_service_cidr.trim().is_empty() {
             specs.push(PoolSpec::open(DEFAULT_POOL, &self.keepalived_service_cidr));
         }
@@ -188,15 +231,35 @@ impl KeepalivedArgs {
     }
 
     fn forbidden(&self) -> Result<BTreeSet<Named>, super::method::UnknownMethod> {
-        let words = self.keepalived_forward_methods.split(',').filter(|word| !word.trim().is_empty());
+        let words = self
+            .keepalived_forward_methods
+            .split(',')
+            .filter(|word| !word.trim().is_empty());
         let permitted = words
             .map(|word| Method::parse(word).map(Method::effective))
             .collect::<Result<BTreeSet<Named>, _>>()?;
-        Ok(Named::ALL.into_iter().filter(|named| !permitted.contains(named)).collect())
+        Ok(Named::ALL
+            .into_iter()
+            .filter(|named| !permitted.contains(named))
+            .collect())
     }
 }
 
 impl KeepalivedSettings {
+    /// What runs, for `/configz`.
+    pub fn describe(&self) -> Value {
+        let pools: Vec<String> = self.rules.pools.iter().map(ToString::to_string).collect();
+        json!({
+            "configMap": format!("{}/{}", self.namespace, self.config_map),
+            "createConfigMap": self.create,
+            "pools": pools,
+            "defaultForwardMethod": self.rules.default_method.text(),
+            "forbiddenForwardMethods": self.rules.forbidden.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "ipMode": self.rules.ip_mode.map(IpMode::word),
+            "pruneStaleEntries": self.rules.prune_stale,
+        })
+    }
+
     /// Says in the log what was understood.
     pub fn announce(&self) {
         let (namespace, name) = (&self.namespace, &self.config_map);
@@ -231,7 +294,10 @@ mod tests {
     #[test]
     fn without_anything_the_defaults_are_those_of_the_first_program() {
         let settings = check(&[]).unwrap();
-        assert_eq!((settings.namespace.as_str(), settings.config_map.as_str()), ("kube-system", "vip-configmap"));
+        assert_eq!(
+            (settings.namespace.as_str(), settings.config_map.as_str()),
+            ("kube-system", "vip-configmap")
+        );
         assert!(settings.rules.pools.is_empty() && settings.create && !settings.dry_run);
         assert!(settings.rules.forbidden.is_empty());
     }
@@ -245,16 +311,27 @@ mod tests {
             "--keepalived-default-forward-method= dr ",
         ])
         .unwrap();
-        assert_eq!((settings.namespace.as_str(), settings.config_map.as_str()), ("lb", "vips"));
+        assert_eq!(
+            (settings.namespace.as_str(), settings.config_map.as_str()),
+            ("lb", "vips")
+        );
         assert_eq!(settings.rules.default_method.text(), "DR");
         let pool = settings.rules.pools.iter().next().unwrap();
-        assert_eq!(pool.to_string(), "default (10.210.38.65-10.210.38.126; 62 usable)");
+        assert_eq!(
+            pool.to_string(),
+            "default (10.210.38.65-10.210.38.126; 62 usable)"
+        );
     }
 
     #[test]
     fn the_namespace_of_the_pod_is_used_where_none_is_given() {
         assert_eq!(check(&["--pod-namespace=vip"]).unwrap().namespace, "vip");
-        assert_eq!(check(&["--pod-namespace=vip", "--keepalived-namespace=lb"]).unwrap().namespace, "lb");
+        assert_eq!(
+            check(&["--pod-namespace=vip", "--keepalived-namespace=lb"])
+                .unwrap()
+                .namespace,
+            "lb"
+        );
     }
 
     #[rstest]
@@ -268,7 +345,11 @@ mod tests {
     #[case::no_name("--keepalived-config-map=", "is empty")]
     #[case::missing_file("--keepalived-pools-file=/nowhere/pools", "can't be read")]
     fn a_bad_setting_is_refused_at_the_start(#[case] flag: &str, #[case] part: &str) {
-        let error = Line::parse_from(["agent", flag]).keepalived.settings().unwrap_err().to_string();
+        let error = Line::parse_from(["agent", flag])
+            .keepalived
+            .settings()
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(part), "{error}");
     }
 
@@ -281,8 +362,16 @@ mod tests {
     #[test]
     fn the_file_comes_before_the_list() {
         let line = Line::parse_from(["agent", "--keepalived-service-cidr=10.0.0.0/29"]);
-        let settings = line.keepalived.check("[Pool \"public\"]\naddresses = 192.0.2.0/29\n").unwrap();
-        let names: Vec<&str> = settings.rules.pools.iter().map(|pool| pool.name.as_str()).collect();
+        let settings = line
+            .keepalived
+            .check("[Pool \"public\"]\naddresses = 192.0.2.0/29\n")
+            .unwrap();
+        let names: Vec<&str> = settings
+            .rules
+            .pools
+            .iter()
+            .map(|pool| pool.name.as_str())
+            .collect();
         assert_eq!(names, ["public", "default"]);
     }
 

@@ -65,7 +65,10 @@ impl Offer {
             }
             networks.iter().any(|network| network.offers_load_balancer)
         } else {
-            networks.iter().find(named).is_none_or(|network| network.offers_load_balancer)
+            networks
+                .iter()
+                .find(named)
+                .is_none_or(|network| network.offers_load_balancer)
         };
         if offers { Self::LoadBalancer } else { Self::Nothing }
     }
@@ -117,6 +120,9 @@ pub fn choose(running: Running, evidence: &Evidence<'_>) -> Choice {
     }
     if let Running::One(only) = running {
         return Choice::Use(only, None);
+    }
+    if evidence.keepalived_holds == Holds::Unknown && evidence.recorded.is_none() {
+        return Choice::Wait("the ConfigMap of the keepalived backend has not been read yet");
     }
     let wanted = by_class.or(evidence.asked);
     match (serving(evidence), wanted) {
@@ -209,7 +215,11 @@ mod tests {
     #[case::the_named_one_does_not(&[("a", false), ("b", true)], "A", Offer::Nothing)]
     #[case::the_named_one_does(&[("a", false), ("b", true)], "b", Offer::LoadBalancer)]
     #[case::the_named_one_is_not_listed(&[("a", false)], "c", Offer::LoadBalancer)]
-    fn what_the_networks_offer(#[case] networks: &[(&str, bool)], #[case] asked: &str, #[case] expected: Offer) {
+    fn what_the_networks_offer(
+        #[case] networks: &[(&str, bool)],
+        #[case] asked: &str,
+        #[case] expected: Offer,
+    ) {
         let networks: Vec<_> = networks
             .iter()
             .map(|(name, offers)| NetworkInfo {
@@ -224,13 +234,21 @@ mod tests {
     #[test]
     fn without_a_word_from_the_broker_a_new_service_waits() {
         assert!(matches!(choose(Running::Both, &nothing()), Choice::Wait(_)));
-        let unread = Evidence { published: true, keepalived_holds: Holds::Unknown, ..nothing() };
+        let unread = Evidence {
+            published: true,
+            keepalived_holds: Holds::Unknown,
+            ..nothing()
+        };
         assert!(matches!(choose(Running::Both, &unread), Choice::Wait(_)));
     }
 
     #[test]
     fn a_published_address_keeps_its_backend_and_says_so() {
-        let evidence = Evidence { published: true, asked: Some(BackendName::Keepalived), ..nothing() };
+        let evidence = Evidence {
+            published: true,
+            asked: Some(BackendName::Keepalived),
+            ..nothing()
+        };
         let Choice::Use(BackendName::Cloud, Some(notice)) = choose(Running::Both, &evidence) else {
             panic!("the backend changed under a published address");
         };
@@ -248,9 +266,18 @@ mod tests {
     #[test]
     fn a_class_or_annotation_for_a_backend_that_does_not_run_is_not_served_by_the_other() {
         let running = Running::One(BackendName::Cloud);
-        let class = Evidence { class: Some(KEEPALIVED_CLASS), ..nothing() };
+        let class = Evidence {
+            class: Some(KEEPALIVED_CLASS),
+            ..nothing()
+        };
         assert_eq!(choose(running, &class), Choice::NotOurs);
-        let annotation = Evidence { asked: Some(BackendName::Keepalived), ..nothing() };
-        assert_eq!(choose(running, &annotation), Choice::Missing(BackendName::Keepalived));
+        let annotation = Evidence {
+            asked: Some(BackendName::Keepalived),
+            ..nothing()
+        };
+        assert_eq!(
+            choose(running, &annotation),
+            Choice::Missing(BackendName::Keepalived)
+        );
     }
 }

@@ -35,22 +35,36 @@ use std::sync::Arc;
 
 use proto::v1::Dialect;
 
-use self::backend::{Absent, BackendName, Backends};
+use self::backend::{BackendName, Backends};
 use self::broker_backend::BrokerBackend;
 use self::choice::Running;
 use self::controller::Pace;
 use self::intent::Rules;
 use crate::context::Context;
+use crate::keepalived;
 
 /// Starts the service controller as the command line says.
 pub fn start(context: &Arc<Context>) {
-    let Some(broker) = &context.broker else {
-        tracing::info!("no broker is configured, so Services are left alone");
-        return;
-    };
     let settings = &context.settings;
-    let dialect = Dialect { kind: settings.provider.dialect().into(), cluster_name: settings.cluster_name.clone() };
-    let rules = Rules { running: Running::One(BackendName::Cloud), dialect };
-    let backends = Backends { cloud: Some(BrokerBackend::new(broker.clone())), keepalived: None::<Absent> };
-    controller::start(context, rules, backends, Pace::default());
+    let running = match (&context.broker, &settings.keepalived) {
+        (Some(_), Some(_)) => Running::Both,
+        (Some(_), None) => Running::One(BackendName::Cloud),
+        (None, Some(_)) => Running::One(BackendName::Keepalived),
+        (None, None) => {
+            tracing::info!("no broker is configured, so Services are left alone");
+            return;
+        }
+    };
+    let dialect = Dialect {
+        kind: settings.provider.dialect().into(),
+        cluster_name: settings.cluster_name.clone(),
+    };
+    let backends = Backends {
+        cloud: context.broker.clone().map(BrokerBackend::new),
+        keepalived: settings
+            .keepalived
+            .clone()
+            .map(|settings| keepalived::start(context, settings, running)),
+    };
+    controller::start(context, Rules { running, dialect }, backends, Pace::default());
 }

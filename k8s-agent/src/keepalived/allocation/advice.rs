@@ -16,11 +16,16 @@ const ANNOUNCED_LIMIT: usize = 255;
 
 /// Adds the advice for every Service that asks and is served.
 pub(super) fn advise(draft: &mut Draft<'_>) {
-    let asked = draft.held.iter().filter(|held| held.claim.standing == Standing::Asked);
+    let asked = draft
+        .held
+        .iter()
+        .filter(|held| held.claim.standing == Standing::Asked);
     let mut texts: Vec<(&Claim, String)> = asked
         .flat_map(|held| {
             let method = held.method().unwrap_or_default();
-            advice(held.claim, method).into_iter().map(|text| (held.claim, text))
+            advice(held.claim, method)
+                .into_iter()
+                .map(|text| (held.claim, text))
         })
         .collect();
     texts.extend(beyond_limit(draft));
@@ -78,7 +83,10 @@ fn beyond_limit<'a>(draft: &Draft<'a>) -> Vec<(&'a Claim, String)> {
         .into_iter()
         .filter(|held| held.claim.standing == Standing::Asked)
         .map(|held| {
-            let text = format!("{} is beyond the {ANNOUNCED_LIMIT} addresses that keepalived announces", held.record.ip);
+            let text = format!(
+                "{} is beyond the {ANNOUNCED_LIMIT} addresses that keepalived announces",
+                held.record.ip
+            );
             (held.claim, text)
         })
         .collect()

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use super::super::claim::{AddressWish, Claim, Family, MethodWish, Standing};
 use super::super::address::AddressError;
+use super::super::claim::{AddressWish, Claim, Family, MethodWish, Standing};
 use super::super::document::{Record, service_of_entry};
 use super::super::method::Method;
 use super::super::notes::{Note, Reason};
@@ -20,13 +20,18 @@ const RECORDS_LIMIT: usize = 250_000;
 
 /// Brings every Service that asks up to date: those with a record first, since they may make room for the others.
 pub(super) fn assign(draft: &mut Draft<'_>) {
-    let mut asking: Vec<&Claim> =
-        draft.situation.claims.iter().filter(|claim| claim.standing == Standing::Asked).collect();
+    let mut asking: Vec<&Claim> = draft
+        .situation
+        .claims
+        .iter()
+        .filter(|claim| claim.standing == Standing::Asked)
+        .collect();
     let names_address = |claim: &Claim| matches!(claim.wish.address, Ok(Some(_)));
     asking.sort_by_key(|claim| (!names_address(claim), claim.created, claim.full_name()));
     let recorded: BTreeSet<&str> = draft.held.iter().map(|held| held.claim.uid.as_str()).collect();
-    let (present, new): (Vec<&Claim>, Vec<&Claim>) =
-        asking.into_iter().partition(|claim| recorded.contains(claim.uid.as_str()));
+    let (present, new): (Vec<&Claim>, Vec<&Claim>) = asking
+        .into_iter()
+        .partition(|claim| recorded.contains(claim.uid.as_str()));
     let wanted = change_methods(draft, &present);
     change_addresses(draft, &present, &wanted);
     finish_methods(draft, &present, &wanted);
@@ -37,12 +42,20 @@ pub(super) fn assign(draft: &mut Draft<'_>) {
     let mut taken = draft.taken();
     for claim in new {
         admit(draft, claim, &taken);
-        taken.extend(draft.of_claim(claim).and_then(|place| draft.held.get(place)?.record.address()));
+        taken.extend(
+            draft
+                .of_claim(claim)
+                .and_then(|place| draft.held.get(place)?.record.address()),
+        );
     }
 }
 
 fn asker(claim: &Claim) -> Asker<'_> {
-    Asker { namespace: &claim.namespace, labels: &claim.labels, pool: claim.wish.pool.as_deref() }
+    Asker {
+        namespace: &claim.namespace,
+        labels: &claim.labels,
+        pool: claim.wish.pool.as_deref(),
+    }
 }
 
 /// The methods that Services with a record should have, by UID; those that can have it at once get it.
@@ -60,7 +73,11 @@ fn change_methods(draft: &mut Draft<'_>, present: &[&Claim]) -> BTreeMap<String,
                 }
             }
             Err(note) => {
-                draft.note(claim, note.reason, format!("{}; the forward method stays as it is", note.text));
+                draft.note(
+                    claim,
+                    note.reason,
+                    format!("{}; the forward method stays as it is", note.text),
+                );
             }
         }
     }
@@ -70,7 +87,9 @@ fn change_methods(draft: &mut Draft<'_>, present: &[&Claim]) -> BTreeMap<String,
 /// Those whose address is shared may leave the method that makes it possible only when they are alone.
 fn finish_methods(draft: &mut Draft<'_>, present: &[&Claim], wanted: &BTreeMap<String, Method>) {
     for claim in present {
-        let Some(method) = wanted.get(&claim.uid).copied() else { continue };
+        let Some(method) = wanted.get(&claim.uid).copied() else {
+            continue;
+        };
         match shared_with(draft, claim, method) {
             None => set_method(draft, claim, method),
             Some(other) => {
@@ -94,7 +113,9 @@ fn shared_with(draft: &Draft<'_>, claim: &Claim, method: Method) -> Option<Strin
         return None;
     }
     let mut members = draft.at(held.record.address()?);
-    members.find(|other| other.claim.uid != claim.uid).map(|other| other.claim.full_name())
+    members
+        .find(|other| other.claim.uid != claim.uid)
+        .map(|other| other.claim.full_name())
 }
 
 /// Moves Services that ask for another address, as long as one move makes room for the next.
@@ -103,7 +124,9 @@ fn change_addresses<'a>(draft: &mut Draft<'a>, present: &[&'a Claim], wanted: &B
     let mut moved = true;
     while std::mem::take(&mut moved) {
         for claim in present {
-            let Some(held) = draft.of_claim(claim).and_then(|place| draft.held.get(place)) else { continue };
+            let Some(held) = draft.of_claim(claim).and_then(|place| draft.held.get(place)) else {
+                continue;
+            };
             let (from, recorded) = (held.record.ip.clone(), held.method().unwrap_or_default());
             match &claim.wish.address {
                 Ok(Some(wish)) if wish.to_string() != from => {
@@ -136,17 +159,28 @@ fn change_addresses<'a>(draft: &mut Draft<'a>, present: &[&'a Claim], wanted: &B
 }
 
 fn relocate(draft: &mut Draft<'_>, claim: &Claim, to: Ipv4Addr) {
-    let Some(held) = draft.held.iter_mut().find(|held| held.claim.uid == claim.uid) else { return };
+    let Some(held) = draft.held.iter_mut().find(|held| held.claim.uid == claim.uid) else {
+        return;
+    };
     let from = std::mem::replace(&mut held.record.ip, to.to_string());
     claim.namespace.clone_into(&mut held.record.namespace);
     claim.name.clone_into(&mut held.record.name);
-    draft.note(claim, Reason::IpAllocated, format!("moves from {from} to {to}, as requested"));
+    draft.note(
+        claim,
+        Reason::IpAllocated,
+        format!("moves from {from} to {to}, as requested"),
+    );
 }
 
 /// A recorded address that is not canonical can't be published by us.
 fn refuse_odd_record(draft: &mut Draft<'_>, claim: &Claim) {
-    let odd = draft.held.iter().find(|held| held.claim.uid == claim.uid && held.record.address().is_none());
-    let Some(record) = odd.map(|held| held.record.clone()) else { return };
+    let odd = draft
+        .held
+        .iter()
+        .find(|held| held.claim.uid == claim.uid && held.record.address().is_none());
+    let Some(record) = odd.map(|held| held.record.clone()) else {
+        return;
+    };
     let text = format!(
         "the recorded address \"{}\" is not in canonical form and is left alone; set spec.loadBalancerIP to the address meant",
         record.ip
@@ -157,15 +191,17 @@ fn refuse_odd_record(draft: &mut Draft<'_>, claim: &Claim) {
 
 /// A Service without a record: it gets an address, or hears why not.
 fn admit<'a>(draft: &mut Draft<'a>, claim: &'a Claim, taken: &BTreeSet<Ipv4Addr>) {
-    let verdict = family_refusal(claim).map_or_else(|| wanted(draft, claim), Err).and_then(|method| {
-        check_room(draft)?;
-        let address = match &claim.wish.address {
-            Ok(Some(address)) => take(draft, claim, *address, method).map(|()| *address),
-            Ok(None) => choose(draft, claim, method, taken),
-            Err(problem) => Err(Note::new(reason_of(problem), problem.to_string())),
-        }?;
-        Ok((address, method))
-    });
+    let verdict = family_refusal(claim)
+        .map_or_else(|| wanted(draft, claim), Err)
+        .and_then(|method| {
+            check_room(draft)?;
+            let address = match &claim.wish.address {
+                Ok(Some(address)) => take(draft, claim, *address, method).map(|()| *address),
+                Ok(None) => choose(draft, claim, method, taken),
+                Err(problem) => Err(Note::new(reason_of(problem), problem.to_string())),
+            }?;
+            Ok((address, method))
+        });
     match verdict {
         Ok((address, method)) => {
             let record = Record {
@@ -179,8 +215,16 @@ fn admit<'a>(draft: &mut Draft<'a>, claim: &'a Claim, taken: &BTreeSet<Ipv4Addr>
                 Some(pool) => format!("from the pool {}", pool.name),
                 None => "from outside of the pools".to_owned(),
             };
-            draft.note(claim, Reason::IpAllocated, format!("has the address {address} {from}"));
-            draft.held.push(Held { record, claim, origin: Origin::New });
+            draft.note(
+                claim,
+                Reason::IpAllocated,
+                format!("has the address {address} {from}"),
+            );
+            draft.held.push(Held {
+                record,
+                claim,
+                origin: Origin::New,
+            });
         }
         Err(note) => draft.refuse(claim, note),
     }
@@ -200,9 +244,8 @@ fn family_refusal(claim: &Claim) -> Option<Note> {
 fn reason_of(problem: &AddressWish) -> Reason {
     match problem {
         AddressWish::Bad(AddressError::Ipv6(_)) => Reason::UnsupportedIpFamily,
-        AddressWish::Bad(AddressError::NotAnAddress(_) | AddressError::NotUnicast(_)) | AddressWish::Two(..) => {
-            Reason::InvalidLoadBalancerIp
-        }
+        AddressWish::Bad(AddressError::NotAnAddress(_) | AddressError::NotUnicast(_))
+        | AddressWish::Two(..) => Reason::InvalidLoadBalancerIp,
     }
 }
 
@@ -222,21 +265,30 @@ fn wanted(draft: &Draft<'_>, claim: &Claim) -> Result<Method, Note> {
 fn check_room(draft: &Draft<'_>) -> Result<(), Note> {
     // Member names and punctuation of one record, generously.
     let size = |record: &Record| {
-        90 + record.uid.len() + record.ip.len() + record.namespace.len() + record.name.len() + record.method.len()
+        90 + record.uid.len()
+            + record.ip.len()
+            + record.namespace.len()
+            + record.name.len()
+            + record.method.len()
     };
     let used: usize = draft.held.iter().map(|held| size(&held.record)).sum();
     if used < RECORDS_LIMIT {
         return Ok(());
     }
-    let text = format!("the ConfigMap has no room for another record ({} Services)", draft.held.len());
+    let text = format!(
+        "the ConfigMap has no room for another record ({} Services)",
+        draft.held.len()
+    );
     Err(Note::new(Reason::ConfigMapFull, text))
 }
 
 /// Whether a Service may have this very address. An entry that names the Service becomes ours.
 fn take<'a>(draft: &mut Draft<'a>, claim: &Claim, address: Ipv4Addr, method: Method) -> Result<(), Note> {
-    draft.rules.pools.admit(address, asker(claim)).map_err(|refusal| {
-        Note::new(Reason::InvalidLoadBalancerIp, refusal.to_string())
-    })?;
+    draft
+        .rules
+        .pools
+        .admit(address, asker(claim))
+        .map_err(|refusal| Note::new(Reason::InvalidLoadBalancerIp, refusal.to_string()))?;
     if draft.situation.nodes.contains(&address) {
         let text = format!("the address {address} belongs to a node");
         return Err(Note::new(Reason::InvalidLoadBalancerIp, text));
@@ -261,13 +313,21 @@ fn take<'a>(draft: &mut Draft<'a>, claim: &Claim, address: Ipv4Addr, method: Met
         other.uid != claim.uid && other.standing != Standing::Leaving && other.status.contains(&address)
     };
     match draft.situation.claims.iter().find(shows_it) {
-        Some(other) => in_use(format!("the address {address} stands in the status of {}", other.full_name())),
+        Some(other) => in_use(format!(
+            "the address {address} stands in the status of {}",
+            other.full_name()
+        )),
         None => Ok(()),
     }
 }
 
 /// The address that a Service shares, else the lowest free one of the best pool.
-fn choose(draft: &Draft<'_>, claim: &Claim, method: Method, taken: &BTreeSet<Ipv4Addr>) -> Result<Ipv4Addr, Note> {
+fn choose(
+    draft: &Draft<'_>,
+    claim: &Claim,
+    method: Method,
+    taken: &BTreeSet<Ipv4Addr>,
+) -> Result<Ipv4Addr, Note> {
     let pools = draft.rules.pools.for_service(asker(claim)).map_err(|refusal| match refusal {
         PoolRefusal::NoPool if draft.rules.pools.is_empty() => Note::new(
             Reason::PoolExhausted,
@@ -278,10 +338,15 @@ fn choose(draft: &Draft<'_>, claim: &Claim, method: Method, taken: &BTreeSet<Ipv
     if let Some(shared) = shared_address(draft, claim, method, &pools) {
         return Ok(shared);
     }
-    let free = pools.iter().find_map(|pool| draft.rules.pools.first_free(pool, taken));
+    let free = pools
+        .iter()
+        .find_map(|pool| draft.rules.pools.first_free(pool, taken));
     free.ok_or_else(|| {
         let full: Vec<String> = pools.iter().map(|pool| describe_full(pool, taken)).collect();
-        Note::new(Reason::PoolExhausted, format!("no address is free: {}", full.join("; ")))
+        Note::new(
+            Reason::PoolExhausted,
+            format!("no address is free: {}", full.join("; ")),
+        )
     })
 }
 
@@ -295,6 +360,9 @@ fn shared_address(draft: &Draft<'_>, claim: &Claim, method: Method, pools: &[&Po
 }
 
 fn describe_full(pool: &Pool, taken: &BTreeSet<Ipv4Addr>) -> String {
-    let used = taken.iter().filter(|address| pool.addresses().contains(**address)).count();
+    let used = taken
+        .iter()
+        .filter(|address| pool.addresses().contains(**address))
+        .count();
     format!("pool {pool} has {used} in use")
 }

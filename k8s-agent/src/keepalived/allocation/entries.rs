@@ -19,8 +19,11 @@ const DAMAGED_LIMIT: usize = 32 * 1024;
 /// All entries as they should be.
 pub(super) fn entries(draft: &mut Draft<'_>) -> BTreeMap<String, String> {
     stale(draft);
-    let mut data: BTreeMap<String, String> =
-        draft.foreign.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let mut data: BTreeMap<String, String> = draft
+        .foreign
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect();
     let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (place, held) in draft.held.iter().enumerate() {
         groups.entry(held.record.ip.clone()).or_default().push(place);
@@ -36,7 +39,10 @@ pub(super) fn entries(draft: &mut Draft<'_>) -> BTreeMap<String, String> {
 /// The entry of one address.
 fn entry(draft: &mut Draft<'_>, key: &str, places: &[usize]) -> Option<String> {
     let present = draft.situation.config_map.data.get(key).cloned();
-    let members: Vec<Held<'_>> = places.iter().filter_map(|place| draft.held.get(*place).cloned()).collect();
+    let members: Vec<Held<'_>> = places
+        .iter()
+        .filter_map(|place| draft.held.get(*place).cloned())
+        .collect();
     let odd = members.iter().any(|held| held.record.address().is_none());
     if odd {
         return present;
@@ -48,11 +54,16 @@ fn entry(draft: &mut Draft<'_>, key: &str, places: &[usize]) -> Option<String> {
     if present.as_deref() == Some(&wanted) || !is_damage(draft, &members, key, present.as_deref()) {
         return Some(wanted);
     }
-    let claim = members.iter().find(|held| held.record.uid == owner.uid).map(|held| held.claim);
+    let claim = members
+        .iter()
+        .find(|held| held.record.uid == owner.uid)
+        .map(|held| held.claim);
     if draft.situation.contested.contains(key) {
         draft.findings.push(Finding::Contested(key.to_owned()));
         if let Some(claim) = claim {
-            let text = format!("somebody else changes the entry {key} of the ConfigMap again and again; it is left alone for now");
+            let text = format!(
+                "somebody else changes the entry {key} of the ConfigMap again and again; it is left alone for now"
+            );
             draft.note(claim, Reason::ConfigMapContested, text);
         }
         return present;
@@ -60,7 +71,11 @@ fn entry(draft: &mut Draft<'_>, key: &str, places: &[usize]) -> Option<String> {
     draft.findings.push(Finding::Repaired(key.to_owned()));
     if let Some(claim) = claim {
         let was = present.map_or_else(|| "was missing".to_owned(), |value| format!("said \"{value}\""));
-        draft.note(claim, Reason::ConfigMapRepaired, format!("put the entry {key} of the ConfigMap right; it {was}"));
+        draft.note(
+            claim,
+            Reason::ConfigMapRepaired,
+            format!("put the entry {key} of the ConfigMap right; it {was}"),
+        );
     }
     Some(wanted)
 }
@@ -70,7 +85,10 @@ fn owner<'r>(records: &[&'r Record], present: Option<&str>) -> Option<&'r Record
     let named = present.and_then(service_of_entry);
     let names_it = |record: &&&Record| named == Some((record.namespace.as_str(), record.name.as_str()));
     let announced = |record: &&&Record| present == Some("") && record.entry().is_empty();
-    let found = records.iter().find(names_it).or_else(|| records.iter().find(announced));
+    let found = records
+        .iter()
+        .find(names_it)
+        .or_else(|| records.iter().find(announced));
     found.or_else(|| records.first()).copied()
 }
 
@@ -95,15 +113,22 @@ fn is_damage(draft: &Draft<'_>, members: &[Held<'_>], key: &str, present: Option
 
 /// Several Services on one address that do not share it by agreement: all keep it, those beside the owner are told.
 fn grandfathered(draft: &mut Draft<'_>, members: &[Held<'_>], owner: &Record) {
-    let chief = members.iter().find(|held| held.record.uid == owner.uid).map(|held| held.claim);
-    let others = members.iter().filter(|held| held.record.uid != owner.uid && held.claim.standing != Standing::Elsewhere);
+    let chief = members
+        .iter()
+        .find(|held| held.record.uid == owner.uid)
+        .map(|held| held.claim);
+    let others = members
+        .iter()
+        .filter(|held| held.record.uid != owner.uid && held.claim.standing != Standing::Elsewhere);
     for held in others {
         let method = held.method().unwrap_or_default();
         if share::may_join(members.iter(), held.claim, method).is_ok() {
             continue;
         }
         let port = chief.and_then(|chief| share::common_port(held.claim, chief));
-        let collision = port.map(|port| format!(", which has the port {port} as well")).unwrap_or_default();
+        let collision = port
+            .map(|port| format!(", which has the port {port} as well"))
+            .unwrap_or_default();
         let text = format!(
             "the address {} is recorded for {}/{} too{collision}; the entry leads there. Ask for another address, or let both share it by agreement",
             owner.ip, owner.namespace, owner.name
@@ -117,7 +142,12 @@ fn stale(draft: &mut Draft<'_>) {
     let served: BTreeMap<(&str, &str), &Claim> = draft
         .held
         .iter()
-        .map(|held| ((held.record.namespace.as_str(), held.record.name.as_str()), held.claim))
+        .map(|held| {
+            (
+                (held.record.namespace.as_str(), held.record.name.as_str()),
+                held.claim,
+            )
+        })
         .collect();
     let found: Vec<(String, &Claim)> = draft
         .foreign
@@ -127,7 +157,9 @@ fn stale(draft: &mut Draft<'_>) {
     let keys: BTreeSet<String> = found.iter().map(|(key, _)| key.clone()).collect();
     for (key, claim) in found {
         if !draft.rules.prune_stale {
-            let text = format!("the ConfigMap has an entry {key} for this Service that nobody maintains; the address is not given out");
+            let text = format!(
+                "the ConfigMap has an entry {key} for this Service that nobody maintains; the address is not given out"
+            );
             draft.note(claim, Reason::StaleEntry, text);
         }
         draft.findings.push(Finding::Stale(key, claim.full_name()));
@@ -139,13 +171,29 @@ fn stale(draft: &mut Draft<'_>) {
 
 /// Our own state after this plan.
 pub(super) fn state(draft: &Draft<'_>) -> State {
-    let before = draft.situation.config_map.state.as_deref().map(State::decode).unwrap_or_default();
-    let mut by_uid: Vec<(&str, String)> =
-        draft.held.iter().map(|held| (held.claim.uid.as_str(), held.claim.ports_text())).collect();
+    let before = draft
+        .situation
+        .config_map
+        .state
+        .as_deref()
+        .map(State::decode)
+        .unwrap_or_default();
+    let mut by_uid: Vec<(&str, String)> = draft
+        .held
+        .iter()
+        .map(|held| (held.claim.uid.as_str(), held.claim.ports_text()))
+        .collect();
     by_uid.sort();
-    let ports = if by_uid.is_empty() { String::new() } else { fingerprint(&by_uid) };
+    let ports = if by_uid.is_empty() {
+        String::new()
+    } else {
+        fingerprint(&by_uid)
+    };
     let damaged = draft.damaged.as_ref().map_or(before.damaged, |text| {
-        text.char_indices().take_while(|(at, _)| *at < DAMAGED_LIMIT).map(|(_, character)| character).collect()
+        text.char_indices()
+            .take_while(|(at, _)| *at < DAMAGED_LIMIT)
+            .map(|(_, character)| character)
+            .collect()
     });
     State { ports, damaged }
 }
@@ -158,8 +206,11 @@ fn fingerprint(ports: &[(&str, String)]) -> String {
         hash.update(text.as_bytes());
         hash.update(b"\n");
     }
-    hash.finalize().iter().take(8).fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hash.finalize()
+        .iter()
+        .take(8)
+        .fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }

@@ -89,7 +89,11 @@ impl<'a> Known<'a> {
 /// Keeps a record whose Service lives; gives back one whose Service is gone.
 fn keep<'a>(draft: &mut Draft<'a>, known: &Known<'a>, read: Record) -> Result<Option<Record>, ListAgain> {
     let Some(claim) = known.by_uid.get(read.uid.as_str()).copied() else {
-        return if draft.situation.is_listed_after { Ok(Some(read)) } else { Err(ListAgain) };
+        return if draft.situation.is_listed_after {
+            Ok(Some(read))
+        } else {
+            Err(ListAgain)
+        };
     };
     match claim.standing {
         Standing::Leaving => {
@@ -99,7 +103,11 @@ fn keep<'a>(draft: &mut Draft<'a>, known: &Known<'a>, read: Record) -> Result<Op
         Standing::Elsewhere => draft.findings.push(Finding::Elsewhere(read.clone())),
         Standing::Asked | Standing::Held => {}
     }
-    draft.held.push(Held { record: named(&read, claim), claim, origin: Origin::Read(read) });
+    draft.held.push(Held {
+        record: named(&read, claim),
+        claim,
+        origin: Origin::Read(read),
+    });
     Ok(None)
 }
 
@@ -115,10 +123,21 @@ fn pass_on<'a>(draft: &mut Draft<'a>, known: &Known<'a>, read: Record) {
         draft.findings.push(Finding::Released(read));
         return;
     };
-    let record = Record { uid: heir.uid.clone(), ..named(&read, heir) };
+    let record = Record {
+        uid: heir.uid.clone(),
+        ..named(&read, heir)
+    };
     draft.findings.push(Finding::Moved(record.clone()));
-    draft.note(heir, Reason::IpAdopted, format!("keeps the address {} of the Service of this name before", read.ip));
-    draft.held.push(Held { record, claim: heir, origin: Origin::Read(read) });
+    draft.note(
+        heir,
+        Reason::IpAdopted,
+        format!("keeps the address {} of the Service of this name before", read.ip),
+    );
+    draft.held.push(Held {
+        record,
+        claim: heir,
+        origin: Origin::Read(read),
+    });
 }
 
 /// Names are filled in from the live Service; a record whose address is not canonical is left as it is.
@@ -126,7 +145,11 @@ fn named(read: &Record, claim: &Claim) -> Record {
     if read.address().is_none() {
         return read.clone();
     }
-    Record { namespace: claim.namespace.clone(), name: claim.name.clone(), ..read.clone() }
+    Record {
+        namespace: claim.namespace.clone(),
+        name: claim.name.clone(),
+        ..read.clone()
+    }
 }
 
 /// One record per Service: the one that its status shows, else the first.
@@ -157,7 +180,11 @@ fn drop_duplicates(draft: &mut Draft<'_>) {
 
 /// Services without a record keep the address that they show, or the one of an entry that names them.
 pub(super) fn adopt(draft: &mut Draft<'_>) {
-    let recorded: BTreeSet<Ipv4Addr> = draft.held.iter().filter_map(|held| held.record.address()).collect();
+    let recorded: BTreeSet<Ipv4Addr> = draft
+        .held
+        .iter()
+        .filter_map(|held| held.record.address())
+        .collect();
     let with_record: BTreeSet<&str> = draft.held.iter().map(|held| held.claim.uid.as_str()).collect();
     let mut without: Vec<&Claim> = draft
         .situation
@@ -167,20 +194,39 @@ pub(super) fn adopt(draft: &mut Draft<'_>) {
         .collect();
     without.sort_by_key(|claim| (claim.created, claim.full_name()));
     for claim in without {
-        let shown = claim.status.iter().copied().find(|address| {
-            !recorded.contains(address) && is_its_own(draft, claim, *address)
-        });
-        let Some(address) = shown.or_else(|| entry_of(draft, claim)) else { continue };
-        let entry = draft.situation.config_map.data.get(&address.to_string()).map(String::as_str);
+        let shown = claim
+            .status
+            .iter()
+            .copied()
+            .find(|address| !recorded.contains(address) && is_its_own(draft, claim, *address));
+        let Some(address) = shown.or_else(|| entry_of(draft, claim)) else {
+            continue;
+        };
+        let entry = draft
+            .situation
+            .config_map
+            .data
+            .get(&address.to_string())
+            .map(String::as_str);
         let record = Record {
             uid: claim.uid.clone(),
             ip: address.to_string(),
             namespace: claim.namespace.clone(),
             name: claim.name.clone(),
-            method: method_of(claim, entry, draft.rules.default_method).text().to_owned(),
+            method: method_of(claim, entry, draft.rules.default_method)
+                .text()
+                .to_owned(),
         };
-        draft.note(claim, Reason::IpAdopted, format!("keeps the address {address}, which was not recorded for it"));
-        draft.held.push(Held { record, claim, origin: Origin::New });
+        draft.note(
+            claim,
+            Reason::IpAdopted,
+            format!("keeps the address {address}, which was not recorded for it"),
+        );
+        draft.held.push(Held {
+            record,
+            claim,
+            origin: Origin::New,
+        });
     }
     restore_sharing(draft);
     // What is recorded now is ours, also for those who share it.
@@ -196,7 +242,8 @@ fn restore_sharing(draft: &mut Draft<'_>) {
         *members.entry(group(held)).or_default() += 1;
     }
     for held in draft.held.iter_mut().filter(|held| held.origin == Origin::New) {
-        if held.claim.wish.sharing_key.is_some() && members.get(&group(held)).is_some_and(|count| *count > 1) {
+        if held.claim.wish.sharing_key.is_some() && members.get(&group(held)).is_some_and(|count| *count > 1)
+        {
             Named::Vip.word().clone_into(&mut held.record.method);
         }
     }
@@ -206,13 +253,17 @@ fn restore_sharing(draft: &mut Draft<'_>) {
 fn is_its_own(draft: &Draft<'_>, claim: &Claim, address: Ipv4Addr) -> bool {
     let key = address.to_string();
     // Without an entry, a node's address in a status comes from a controller that publishes nodes.
-    let Some(value) = draft.foreign.get(key.as_str()) else { return !draft.situation.nodes.contains(&address) };
+    let Some(value) = draft.foreign.get(key.as_str()) else {
+        return !draft.situation.nodes.contains(&address);
+    };
     if value.is_empty() {
         // Without a record list nobody can say that the entry was made by hand, and the Service shows the address.
         let is_lost = draft.damaged.is_some() || draft.situation.config_map.records.is_none();
         return is_lost || wanted_method(claim, draft.rules.default_method).is_vip();
     }
-    let Some((namespace, name)) = service_of_entry(value) else { return false };
+    let Some((namespace, name)) = service_of_entry(value) else {
+        return false;
+    };
     let is_named = |other: &Claim| other.namespace == namespace && other.name == name;
     // Another Service that shows the same address had it together with this one before the records were lost.
     let together = |other: &Claim| other.is_ours() && is_named(other) && other.status.contains(&address);
@@ -223,15 +274,19 @@ fn is_its_own(draft: &Draft<'_>, claim: &Claim, address: Ipv4Addr) -> bool {
 fn entry_of(draft: &Draft<'_>, claim: &Claim) -> Option<Ipv4Addr> {
     let own = |value: &str| service_of_entry(value) == Some((claim.namespace.as_str(), claim.name.as_str()));
     let keys = draft.foreign.iter().filter(|(_, value)| own(value));
-    keys.filter_map(|(key, _)| address::canonical(key)).filter(|address| address::is_unicast(*address)).min()
+    keys.filter_map(|(key, _)| address::canonical(key))
+        .filter(|address| address::is_unicast(*address))
+        .min()
 }
 
 /// The method of the entry where it names the Service, else the one that it asks for.
 fn method_of(claim: &Claim, entry: Option<&str>, default: Method) -> Method {
     match entry.map(Entry::parse) {
-        Some(Entry::Service { namespace, name, method })
-            if namespace == claim.namespace && name == claim.name =>
-        {
+        Some(Entry::Service {
+            namespace,
+            name,
+            method,
+        }) if namespace == claim.namespace && name == claim.name => {
             Method::parse(&method).unwrap_or_default()
         }
         Some(Entry::AddressOnly) => Method(Some(Named::Vip)),

@@ -15,7 +15,13 @@ use super::*;
 
 #[derive(Clone, Debug)]
 enum Event {
-    Create { name: u8, pin: Option<u8>, method: usize, shares: bool, port: u16 },
+    Create {
+        name: u8,
+        pin: Option<u8>,
+        method: usize,
+        shares: bool,
+        port: u16,
+    },
     Delete(u8),
     Vanish(u8),
     Recreate(u8),
@@ -71,22 +77,36 @@ struct Story {
 
 impl Story {
     fn new() -> Self {
-        Self { world: World::new(), born: 0 }
+        Self {
+            world: World::new(),
+            born: 0,
+        }
     }
 
     fn has(&self, name: &str) -> bool {
-        self.world.services.iter().any(|service| service.claim().name == name)
+        self.world
+            .services
+            .iter()
+            .any(|service| service.claim().name == name)
     }
 
     fn born(&mut self, name: &str, service: Svc) -> Svc {
         self.born += 1;
-        service.uid(&format!("uid-{name}-{}", self.born)).created(self.born)
+        service
+            .uid(&format!("uid-{name}-{}", self.born))
+            .created(self.born)
     }
 
     /// Returns the Service whose request this event changes.
     fn happen(&mut self, event: &Event) -> Option<String> {
         match event {
-            Event::Create { name, pin, method, shares, port } => {
+            Event::Create {
+                name,
+                pin,
+                method,
+                shares,
+                port,
+            } => {
                 let name = name_of(*name);
                 if self.has(&name) {
                     return None;
@@ -108,7 +128,8 @@ impl Story {
                 }
                 match event {
                     Event::Delete(_) => {
-                        self.world.change(&name, |service| service.standing(Standing::Leaving));
+                        self.world
+                            .change(&name, |service| service.standing(Standing::Leaving));
                         self.world.settle();
                         self.world.remove(&name);
                     }
@@ -132,12 +153,16 @@ impl Story {
             Event::Method(name, method) => {
                 let name = name_of(*name);
                 if self.has(&name) {
-                    self.world.change(&name, |service| service.method(METHODS[*method]));
+                    self.world
+                        .change(&name, |service| service.method(METHODS[*method]));
                 }
                 None
             }
             Event::Hand(last, value) => {
-                self.world.config_map.data.insert(address_of(*last), HAND[*value].to_owned());
+                self.world
+                    .config_map
+                    .data
+                    .insert(address_of(*last), HAND[*value].to_owned());
                 None
             }
             Event::Unhand(last) => {
@@ -180,34 +205,70 @@ fn no_address_twice(world: &World) {
     for (address, records) in by_address(world) {
         let claims: Vec<Claim> = records
             .iter()
-            .filter_map(|record| world.services.iter().map(Svc::claim).find(|claim| claim.uid == record.uid))
+            .filter_map(|record| {
+                world
+                    .services
+                    .iter()
+                    .map(Svc::claim)
+                    .find(|claim| claim.uid == record.uid)
+            })
             .collect();
         for (place, one) in claims.iter().enumerate() {
             for other in &claims[place + 1..] {
                 assert_eq!(one.wish.sharing_key, other.wish.sharing_key, "{address}");
-                assert!(one.wish.sharing_key.is_some(), "{address} twice without an agreement");
-                assert!(share::common_port(one, other).is_none(), "{address} has a port twice");
+                assert!(
+                    one.wish.sharing_key.is_some(),
+                    "{address} twice without an agreement"
+                );
+                assert!(
+                    share::common_port(one, other).is_none(),
+                    "{address} has a port twice"
+                );
             }
         }
         if records.len() > 1 {
-            assert!(records.iter().all(|record| record.method == "VIP"), "{address} is shared without VIP");
+            assert!(
+                records.iter().all(|record| record.method == "VIP"),
+                "{address} is shared without VIP"
+            );
         }
     }
 }
 
 fn foreign_of(world: &World) -> BTreeMap<String, String> {
-    let owned: BTreeSet<String> = match world.config_map.records.as_deref().map(super::super::document::decode) {
+    let owned: BTreeSet<String> = match world
+        .config_map
+        .records
+        .as_deref()
+        .map(super::super::document::decode)
+    {
         Some(Ok(records)) => records.into_iter().map(|record| record.ip).collect(),
         Some(Err(_)) | None => BTreeSet::new(),
     };
-    let live: BTreeSet<(String, String)> =
-        world.services.iter().map(Svc::claim).map(|claim| (claim.namespace, claim.name)).collect();
-    let shown: BTreeSet<String> = world.services.iter().flat_map(|service| service.claim().status).map(|ip| ip.to_string()).collect();
+    let live: BTreeSet<(String, String)> = world
+        .services
+        .iter()
+        .map(Svc::claim)
+        .map(|claim| (claim.namespace, claim.name))
+        .collect();
+    let shown: BTreeSet<String> = world
+        .services
+        .iter()
+        .flat_map(|service| service.claim().status)
+        .map(|ip| ip.to_string())
+        .collect();
     let is_foreign = |key: &String, value: &String| {
-        let names_ours = service_of_entry(value).is_some_and(|(namespace, name)| live.contains(&(namespace.into(), name.into())));
+        let names_ours = service_of_entry(value)
+            .is_some_and(|(namespace, name)| live.contains(&(namespace.into(), name.into())));
         !owned.contains(key) && !names_ours && !(value.is_empty() && shown.contains(key))
     };
-    world.config_map.data.iter().filter(|(key, value)| is_foreign(key, value)).map(|(key, value)| (key.clone(), value.clone())).collect()
+    world
+        .config_map
+        .data
+        .iter()
+        .filter(|(key, value)| is_foreign(key, value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 /// What the Go program would read.
@@ -232,12 +293,22 @@ fn what_we_wrote_is_sound(plan: &Plan, world: &World) {
     let records = by_address(world);
     for change in &patch.changes {
         let Some(value) = &change.to else { continue };
-        assert!(super::super::address::canonical(&change.key).is_some(), "the key {} is not canonical", change.key);
+        assert!(
+            super::super::address::canonical(&change.key).is_some(),
+            "the key {} is not canonical",
+            change.key
+        );
         let of_key = records.get(&change.key).expect("an entry without a record");
         match Entry::parse(value) {
             Entry::AddressOnly => assert!(of_key.iter().all(|record| record.method == "VIP")),
-            Entry::Service { namespace, name, method } => {
-                assert!(of_key.iter().any(|record| record.namespace == namespace && record.name == name && record.method == method));
+            Entry::Service {
+                namespace,
+                name,
+                method,
+            } => {
+                assert!(of_key.iter().any(|record| record.namespace == namespace
+                    && record.name == name
+                    && record.method == method));
             }
             Entry::Ignored => panic!("the consumer ignores {}: {value}", change.key),
         }
@@ -245,7 +316,11 @@ fn what_we_wrote_is_sound(plan: &Plan, world: &World) {
     if let Some(text) = &patch.records {
         let document: GoDocument = serde_json::from_str(text).unwrap();
         for record in document.services {
-            assert!(!record.uid.is_empty() && !record.service_name.is_empty() && !record.service_namespace.is_empty());
+            assert!(
+                !record.uid.is_empty()
+                    && !record.service_name.is_empty()
+                    && !record.service_namespace.is_empty()
+            );
             assert!(super::super::address::canonical(&record.ip).is_some());
             assert!(METHODS.contains(&record.forward_method.as_str()));
         }
@@ -253,15 +328,28 @@ fn what_we_wrote_is_sound(plan: &Plan, world: &World) {
 }
 
 fn shown(world: &World) -> BTreeMap<String, Option<Ipv4Addr>> {
-    world.services.iter().map(Svc::claim).map(|claim| (claim.name.clone(), claim.status.first().copied())).collect()
+    world
+        .services
+        .iter()
+        .map(Svc::claim)
+        .map(|claim| (claim.name.clone(), claim.status.first().copied()))
+        .collect()
 }
 
 /// The lowest address of the pool that nobody has, found by looking at each.
 fn lowest_free(world: &World) -> Option<Ipv4Addr> {
     let mut taken: BTreeSet<Ipv4Addr> = world.nodes.clone();
-    taken.extend(world.config_map.data.keys().filter_map(|key| key.parse::<Ipv4Addr>().ok()));
+    taken.extend(
+        world
+            .config_map
+            .data
+            .keys()
+            .filter_map(|key| key.parse::<Ipv4Addr>().ok()),
+    );
     taken.extend(world.services.iter().flat_map(|service| service.claim().status));
-    (1..=6).map(|last| Ipv4Addr::new(10, 0, 0, last)).find(|address| !taken.contains(address))
+    (1..=6)
+        .map(|last| Ipv4Addr::new(10, 0, 0, last))
+        .find(|address| !taken.contains(address))
 }
 
 proptest! {

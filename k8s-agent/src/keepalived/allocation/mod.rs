@@ -137,16 +137,26 @@ impl fmt::Display for Finding {
             Self::Moved(record) => write!(f, "kept {} for the new Service of this name", who(record)),
             Self::Duplicate(record) => write!(f, "dropped a second record, {}", who(record)),
             Self::Stale(key, service) => {
-                write!(f, "the entry {key} names {service}, which has another address; remove it or set the prune switch")
+                write!(
+                    f,
+                    "the entry {key} names {service}, which has another address; remove it or set the prune switch"
+                )
             }
             Self::NotCanonical(record) => {
                 write!(f, "left alone: {}, not an address in canonical form", who(record))
             }
             Self::Elsewhere(record) => {
-                write!(f, "left alone: {}, a Service of another controller or backend", who(record))
+                write!(
+                    f,
+                    "left alone: {}, a Service of another controller or backend",
+                    who(record)
+                )
             }
             Self::Repaired(key) => write!(f, "put the entry {key} right"),
-            Self::Contested(key) => write!(f, "somebody else changes the entry {key} again and again; left alone"),
+            Self::Contested(key) => write!(
+                f,
+                "somebody else changes the entry {key} again and again; left alone"
+            ),
         }
     }
 }
@@ -168,6 +178,8 @@ pub struct Plan {
     pub usage: Vec<Usage>,
     /// Recorded addresses that lie in no pool.
     pub outside_pools: u64,
+    /// Every address that can't be given out now.
+    pub taken: BTreeSet<String>,
 }
 
 /// The list of Services is older than the ConfigMap and lacks a recorded Service: list again, then plan.
@@ -214,11 +226,17 @@ struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     fn note(&mut self, claim: &Claim, reason: Reason, text: impl Into<String>) {
-        self.notes.entry(claim.uid.clone()).or_default().push(Note::new(reason, text));
+        self.notes
+            .entry(claim.uid.clone())
+            .or_default()
+            .push(Note::new(reason, text));
     }
 
     fn refuse(&mut self, claim: &Claim, note: Note) {
-        self.notes.entry(claim.uid.clone()).or_default().push(note.clone());
+        self.notes
+            .entry(claim.uid.clone())
+            .or_default()
+            .push(note.clone());
         self.refused.insert(claim.uid.clone(), note);
     }
 
@@ -227,7 +245,9 @@ impl<'a> Draft<'a> {
     }
 
     fn at(&self, address: Ipv4Addr) -> impl Iterator<Item = &Held<'a>> + '_ {
-        self.held.iter().filter(move |held| held.record.address() == Some(address))
+        self.held
+            .iter()
+            .filter(move |held| held.record.address() == Some(address))
     }
 
     /// Every address that must not be given out.
@@ -239,17 +259,30 @@ impl<'a> Draft<'a> {
     /// Addresses that are taken although they are not recorded.
     fn blocked(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
         let foreign = self.foreign.keys().filter_map(|key| key.trim().parse().ok());
-        let shown = self.situation.claims.iter().filter(|claim| claim.standing != super::claim::Standing::Leaving);
+        let shown = self
+            .situation
+            .claims
+            .iter()
+            .filter(|claim| claim.standing != super::claim::Standing::Leaving);
         foreign
             .chain(shown.flat_map(|claim| claim.status.iter().copied()))
             .chain(self.situation.nodes.iter().copied())
     }
 
     fn usage(&self) -> (Vec<Usage>, u64) {
-        let recorded: BTreeSet<Ipv4Addr> = self.held.iter().filter_map(|held| held.record.address()).collect();
-        let blocked: BTreeSet<Ipv4Addr> = self.blocked().filter(|address| !recorded.contains(address)).collect();
+        let recorded: BTreeSet<Ipv4Addr> = self
+            .held
+            .iter()
+            .filter_map(|held| held.record.address())
+            .collect();
+        let blocked: BTreeSet<Ipv4Addr> = self
+            .blocked()
+            .filter(|address| !recorded.contains(address))
+            .collect();
         let count = |set: &BTreeSet<Ipv4Addr>, pool: &super::pool::Pool| {
-            set.iter().filter(|address| pool.addresses().contains(**address)).count() as u64
+            set.iter()
+                .filter(|address| pool.addresses().contains(**address))
+                .count() as u64
         };
         let usage = self.rules.pools.iter().map(|pool| Usage {
             pool: pool.name.clone(),
@@ -257,7 +290,10 @@ impl<'a> Draft<'a> {
             in_use: count(&recorded, pool),
             blocked: count(&blocked, pool),
         });
-        let outside = recorded.iter().filter(|address| self.rules.pools.of_address(**address).is_none()).count();
+        let outside = recorded
+            .iter()
+            .filter(|address| self.rules.pools.of_address(**address).is_none())
+            .count();
         (usage.collect(), outside as u64)
     }
 }
@@ -269,9 +305,13 @@ pub fn plan(situation: Situation<'_>, rules: &Rules) -> Result<Plan, ListAgain> 
     assign::assign(&mut draft);
     let data = entries::entries(&mut draft);
     advice::advise(&mut draft);
-    let content =
-        Content { data, records: draft.held.iter().map(|held| held.record.clone()).collect(), state: entries::state(&draft) };
+    let content = Content {
+        data,
+        records: draft.held.iter().map(|held| held.record.clone()).collect(),
+        state: entries::state(&draft),
+    };
     let (usage, outside_pools) = draft.usage();
+    let taken = draft.taken().iter().map(ToString::to_string).collect();
     Ok(Plan {
         create: situation.config_map.version.is_none(),
         patch: Patch::between(situation.config_map, &content),
@@ -280,6 +320,7 @@ pub fn plan(situation: Situation<'_>, rules: &Rules) -> Result<Plan, ListAgain> 
         findings: draft.findings,
         usage,
         outside_pools,
+        taken,
     })
 }
 
@@ -293,7 +334,10 @@ fn outcomes(draft: &Draft<'_>) -> BTreeMap<String, Outcome> {
         let mode = draft.rules.ip_mode.unwrap_or(fitting);
         Some((held.claim.uid.clone(), Outcome::Serve { address, mode }))
     });
-    let refused = draft.refused.iter().map(|(uid, note)| (uid.clone(), Outcome::Refuse(note.clone())));
+    let refused = draft
+        .refused
+        .iter()
+        .map(|(uid, note)| (uid.clone(), Outcome::Refuse(note.clone())));
     refused.chain(served).collect()
 }
 

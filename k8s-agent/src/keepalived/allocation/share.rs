@@ -11,7 +11,9 @@ use super::Held;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ShareRefusal {
     /// Somebody has the address for itself.
-    #[error("it is in use by {0}; to share it, give both Services the same sharing key and the forward method VIP")]
+    #[error(
+        "it is in use by {0}; to share it, give both Services the same sharing key and the forward method VIP"
+    )]
     InUse(String),
     /// The method can't be shared.
     #[error("it is in use by {0}, and only Services with the forward method VIP can share an address")]
@@ -41,7 +43,10 @@ pub(super) fn may_join<'a, 'b: 'a>(
             return Err(ShareRefusal::Method(owner));
         }
         if let Some(port) = common_port(claim, member.claim) {
-            return Err(ShareRefusal::Port { owner, port: port.to_string() });
+            return Err(ShareRefusal::Port {
+                owner,
+                port: port.to_string(),
+            });
         }
     }
     Ok(())
@@ -49,6 +54,12 @@ pub(super) fn may_join<'a, 'b: 'a>(
 
 /// A port that both Services serve.
 pub(super) fn common_port<'a>(one: &'a Claim, other: &Claim) -> Option<&'a Port> {
-    let taken = |port: &&Port| other.wish.ports.iter().any(|theirs| theirs.listener() == port.listener());
+    let taken = |port: &&Port| {
+        other
+            .wish
+            .ports
+            .iter()
+            .any(|theirs| theirs.listener() == port.listener())
+    };
     one.wish.ports.iter().find(taken)
 }

@@ -13,11 +13,18 @@ fn names(found: Result<Vec<&Pool>, PoolRefusal>) -> Vec<String> {
 }
 
 fn restricted(name: &str, addresses: &str, namespaces: &str, services: &str) -> PoolSpec {
-    PoolSpec { namespaces: namespaces.into(), services: services.into(), ..PoolSpec::open(name, addresses) }
+    PoolSpec {
+        namespaces: namespaces.into(),
+        services: services.into(),
+        ..PoolSpec::open(name, addresses)
+    }
 }
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 fn ip(text: &str) -> Ipv4Addr {
@@ -28,13 +35,20 @@ fn ip(text: &str) -> Ipv4Addr {
 fn a_pool_lists_cidrs_and_ranges_in_the_order_of_the_configuration() {
     let pools = pools(&[PoolSpec::open("default", "10.0.0.0/29, 10.1.0.10-10.1.0.11")]);
     let pool = pools.iter().next().unwrap();
-    assert_eq!(pool.to_string(), "default (10.0.0.1-10.0.0.6, 10.1.0.10-10.1.0.11; 8 usable)");
+    assert_eq!(
+        pool.to_string(),
+        "default (10.0.0.1-10.0.0.6, 10.1.0.10-10.1.0.11; 8 usable)"
+    );
 }
 
 #[test]
 fn reserved_addresses_are_no_part_of_a_pool() {
-    let built =
-        Pools::build(&[PoolSpec::open("p", "10.0.0.0/29")], "10.0.0.1,10.0.0.4/31", Habits::default()).unwrap();
+    let built = Pools::build(
+        &[PoolSpec::open("p", "10.0.0.0/29")],
+        "10.0.0.1,10.0.0.4/31",
+        Habits::default(),
+    )
+    .unwrap();
     let pool = built.iter().next().unwrap();
     assert_eq!(pool.addresses().to_string(), "10.0.0.2-10.0.0.3, 10.0.0.6");
     assert_eq!(pool.size(), 3);
@@ -42,7 +56,10 @@ fn reserved_addresses_are_no_part_of_a_pool() {
 
 #[test]
 fn restricted_pools_are_tried_before_open_ones_and_low_priorities_first() {
-    let ranked = |name: &str, addresses: &str, priority| PoolSpec { priority, ..PoolSpec::open(name, addresses) };
+    let ranked = |name: &str, addresses: &str, priority| PoolSpec {
+        priority,
+        ..PoolSpec::open(name, addresses)
+    };
     let pools = pools(&[
         ranked("open", "10.0.0.0/29", None),
         ranked("ten", "10.0.1.0/29", Some(10)),
@@ -52,19 +69,39 @@ fn restricted_pools_are_tried_before_open_ones_and_low_priorities_first() {
     ]);
     let front = labels(&[("tier", "front")]);
     let none = labels(&[]);
-    let asker = |namespace, labels| Asker { namespace, labels, pool: None };
-    assert_eq!(names(pools.for_service(asker("team-a", &front))), ["team", "front", "five", "ten", "open"]);
-    assert_eq!(names(pools.for_service(asker("other", &none))), ["five", "ten", "open"]);
+    let asker = |namespace, labels| Asker {
+        namespace,
+        labels,
+        pool: None,
+    };
+    assert_eq!(
+        names(pools.for_service(asker("team-a", &front))),
+        ["team", "front", "five", "ten", "open"]
+    );
+    assert_eq!(
+        names(pools.for_service(asker("other", &none))),
+        ["five", "ten", "open"]
+    );
 }
 
 #[test]
 fn an_opt_in_pool_serves_only_those_who_name_it() {
-    let pools = pools(&[PoolSpec { auto_assign: false, ..PoolSpec::open("vip", "10.0.0.0/29") }]);
+    let pools = pools(&[PoolSpec {
+        auto_assign: false,
+        ..PoolSpec::open("vip", "10.0.0.0/29")
+    }]);
     let none = labels(&[]);
-    let asker = |pool| Asker { namespace: "default", labels: &none, pool };
+    let asker = |pool| Asker {
+        namespace: "default",
+        labels: &none,
+        pool,
+    };
     assert_eq!(pools.for_service(asker(None)).unwrap_err(), PoolRefusal::NoPool);
     assert_eq!(names(pools.for_service(asker(Some("vip")))), ["vip"]);
-    assert_eq!(pools.for_service(asker(Some("no"))).unwrap_err(), PoolRefusal::Unknown("no".into()));
+    assert_eq!(
+        pools.for_service(asker(Some("no"))).unwrap_err(),
+        PoolRefusal::Unknown("no".into())
+    );
     assert_eq!(pools.admit(ip("10.0.0.1"), asker(None)), Ok(()));
 }
 
@@ -84,10 +121,20 @@ fn a_requested_address_is_admitted_or_refused(
     #[case] pool: Option<&str>,
     #[case] refusal: Option<&str>,
 ) {
-    let specs = [PoolSpec::open("open", "10.0.0.0/29"), restricted("team", "10.9.0.0/29", "team", "")];
+    let specs = [
+        PoolSpec::open("open", "10.0.0.0/29"),
+        restricted("team", "10.9.0.0/29", "team", ""),
+    ];
     let pools = Pools::build(&specs, "10.0.0.2", Habits::default()).unwrap();
     let none = labels(&[]);
-    let verdict = pools.admit(ip(address), Asker { namespace, labels: &none, pool });
+    let verdict = pools.admit(
+        ip(address),
+        Asker {
+            namespace,
+            labels: &none,
+            pool,
+        },
+    );
     match (verdict, refusal) {
         (Ok(()), None) => {}
         (Err(error), Some(part)) => assert!(error.to_string().contains(part), "{error}"),
@@ -97,11 +144,21 @@ fn a_requested_address_is_admitted_or_refused(
 
 #[test]
 fn the_strict_switch_refuses_addresses_outside_of_the_pools() {
-    let habits = Habits { outside: false, ..Habits::default() };
+    let habits = Habits {
+        outside: false,
+        ..Habits::default()
+    };
     let pools = Pools::build(&[PoolSpec::open("p", "10.0.0.0/29")], "", habits).unwrap();
     let none = labels(&[]);
-    let asker = Asker { namespace: "default", labels: &none, pool: None };
-    assert_eq!(pools.admit(ip("192.0.2.7"), asker), Err(PoolRefusal::Outside(ip("192.0.2.7"))));
+    let asker = Asker {
+        namespace: "default",
+        labels: &none,
+        pool: None,
+    };
+    assert_eq!(
+        pools.admit(ip("192.0.2.7"), asker),
+        Err(PoolRefusal::Outside(ip("192.0.2.7")))
+    );
 }
 
 #[rstest]
@@ -118,7 +175,10 @@ fn a_bad_configuration_is_refused_with_the_reason(
     #[case] part: &str,
 ) {
     let errors = Pools::build(specs, reserved, Habits::default()).unwrap_err();
-    assert!(errors.iter().any(|error| error.to_string().contains(part)), "{errors:?}");
+    assert!(
+        errors.iter().any(|error| error.to_string().contains(part)),
+        "{errors:?}"
+    );
 }
 
 #[test]

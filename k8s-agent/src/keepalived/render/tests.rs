@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use super::*;
 
 fn service(name: &str, ports: Value) -> Service {
-    serde_json::from_value(json!({ "metadata": { "namespace": "default", "name": name }, "spec": { "ports": ports } })).unwrap()
+    serde_json::from_value(
+        json!({ "metadata": { "namespace": "default", "name": name }, "spec": { "ports": ports } }),
+    )
+    .unwrap()
 }
 
 fn endpoints(name: &str, ips: &[&str], ports: Value) -> Endpoints {
@@ -33,14 +36,20 @@ fn site() -> Site {
 }
 
 fn data(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
-    entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    entries
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 /// Runs `keepalived -t`: `Ok` when it has nothing to say, or what it says. `None` where it is not installed.
 pub(in crate::keepalived) fn check(conf: &str) -> Option<Result<(), String>> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("keepalived.conf");
-    std::fs::File::create(&file).unwrap().write_all(conf.as_bytes()).unwrap();
+    std::fs::File::create(&file)
+        .unwrap()
+        .write_all(conf.as_bytes())
+        .unwrap();
     let log = directory.path().join("log");
     let Ok(output) = Command::new("keepalived")
         .arg(format!("--config-test={}", log.display()))
@@ -53,16 +62,28 @@ pub(in crate::keepalived) fn check(conf: &str) -> Option<Result<(), String>> {
     };
     let said = std::fs::read_to_string(&log).unwrap_or_default();
     let is_clean = output.status.success() && said.is_empty() && file.exists();
-    Some(if is_clean { Ok(()) } else { Err(format!("{}: {said}\n{conf}", output.status)) })
+    Some(if is_clean {
+        Ok(())
+    } else {
+        Err(format!("{}: {said}\n{conf}", output.status))
+    })
 }
 
 #[test]
 fn keepalived_accepts_the_file() {
     let web = json!([{ "port": 80, "targetPort": 8080 }, { "port": 443, "targetPort": 8443 }]);
     let dns = json!([{ "port": 53, "protocol": "UDP", "targetPort": 53 }]);
-    let services = [service("web", web), service("dns", dns), service("idle", json!([{ "port": 80 }]))];
+    let services = [
+        service("web", web),
+        service("dns", dns),
+        service("idle", json!([{ "port": 80 }])),
+    ];
     let endpoints = [
-        endpoints("web", &["10.1.0.2", "10.1.0.1"], json!([{ "port": 8080 }, { "port": 8443 }])),
+        endpoints(
+            "web",
+            &["10.1.0.2", "10.1.0.1"],
+            json!([{ "port": 8080 }, { "port": 8443 }]),
+        ),
         endpoints("dns", &["10.1.0.3"], json!([{ "port": 53, "protocol": "UDP" }])),
     ];
     let entries = data(&[
@@ -80,7 +101,13 @@ fn keepalived_accepts_the_file() {
     if let Some(verdict) = check(&conf) {
         verdict.unwrap();
     }
-    let unicast = keepalived_conf(&servers, &Site { unicast: true, ..site() });
+    let unicast = keepalived_conf(
+        &servers,
+        &Site {
+            unicast: true,
+            ..site()
+        },
+    );
     assert!(unicast.contains("unicast_src_ip 192.0.2.11\n  unicast_peer {\n    192.0.2.10\n  }"));
     if let Some(verdict) = check(&unicast) {
         verdict.unwrap();
@@ -108,7 +135,11 @@ fn the_check_can_fail(#[case] address: &str, #[case] method: &str, #[case] port:
         method: method.into(),
         back_ends: vec![("10.1.0.1".into(), target)],
     };
-    let good = VirtualServer { address: "10.0.0.9".into(), method: "NAT".into(), ..server.clone() };
+    let good = VirtualServer {
+        address: "10.0.0.9".into(),
+        method: "NAT".into(),
+        ..server.clone()
+    };
     if let Some(verdict) = check(&keepalived_conf(&[good, server], &site())) {
         assert!(verdict.is_err(), "keepalived found nothing wrong");
     }
@@ -117,7 +148,9 @@ fn the_check_can_fail(#[case] address: &str, #[case] method: &str, #[case] port:
 #[test]
 fn more_addresses_than_one_instance_announces_are_complained_about() {
     let many = |count: u32| -> Vec<VirtualServer> {
-        (0..count).map(|n| announced_only(&std::net::Ipv4Addr::from(0x0a00_0001 + n).to_string())).collect()
+        (0..count)
+            .map(|n| announced_only(&std::net::Ipv4Addr::from(0x0a00_0001 + n).to_string()))
+            .collect()
     };
     if let Some(verdict) = check(&keepalived_conf(&many(255), &site())) {
         verdict.unwrap();
@@ -129,7 +162,14 @@ fn more_addresses_than_one_instance_announces_are_complained_about() {
 fn a_named_target_port_is_found_by_the_name_of_the_service_port() {
     let ports = json!([{ "port": 80, "name": "http", "targetPort": "web" }, { "port": 81, "name": "web", "targetPort": "web" }]);
     let targets = json!([{ "port": 8080, "name": "http" }, { "port": 8081, "name": "web" }]);
-    let servers = virtual_servers(&data(&[("10.0.0.1", "default/web")]), &[service("web", ports)], &[endpoints("web", &["10.1.0.1"], targets)]);
-    let found: Vec<(i32, i32)> = servers.iter().map(|server| (server.port, server.back_ends[0].1)).collect();
+    let servers = virtual_servers(
+        &data(&[("10.0.0.1", "default/web")]),
+        &[service("web", ports)],
+        &[endpoints("web", &["10.1.0.1"], targets)],
+    );
+    let found: Vec<(i32, i32)> = servers
+        .iter()
+        .map(|server| (server.port, server.back_ends[0].1))
+        .collect();
     assert_eq!(found, [(80, 8081), (81, 8081)]);
 }

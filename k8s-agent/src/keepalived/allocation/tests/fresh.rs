@@ -23,7 +23,10 @@ fn case_02_the_second_service_gets_the_next() {
     world.run();
     world.services.push(Svc::new("b").created(2));
     world.run();
-    assert_eq!(world.entries(), ["10.210.38.65: default/a", "10.210.38.66: default/b"]);
+    assert_eq!(
+        world.entries(),
+        ["10.210.38.65: default/a", "10.210.38.66: default/b"]
+    );
 }
 
 #[test]
@@ -44,18 +47,30 @@ fn case_04_the_lowest_free_address_is_found_before_a_used_one() {
 
 #[test]
 fn case_05_an_exhausted_pool_is_a_warning_with_its_name_size_and_use() {
-    let mut world = World::with_pool("10.0.0.0/30").serving("a", "10.0.0.1").serving("b", "10.0.0.2").with(Svc::new("x"));
+    let mut world = World::with_pool("10.0.0.0/30")
+        .serving("a", "10.0.0.1")
+        .serving("b", "10.0.0.2")
+        .with(Svc::new("x"));
     let before = world.entries();
     world.run();
     assert_eq!(world.entries(), before);
     assert_eq!(world.shown("x"), None);
     assert_eq!(world.reasons("x"), ["PoolExhausted"]);
-    assert!(world.texts("x").contains("pool default (10.0.0.1-10.0.0.2; 2 usable) has 2 in use"), "{}", world.texts("x"));
+    assert!(
+        world
+            .texts("x")
+            .contains("pool default (10.0.0.1-10.0.0.2; 2 usable) has 2 in use"),
+        "{}",
+        world.texts("x")
+    );
 }
 
 #[test]
 fn case_06_a_released_address_goes_to_the_waiting_service_at_once() {
-    let mut world = World::with_pool("10.0.0.0/30").serving("a", "10.0.0.1").serving("b", "10.0.0.2").with(Svc::new("x"));
+    let mut world = World::with_pool("10.0.0.0/30")
+        .serving("a", "10.0.0.1")
+        .serving("b", "10.0.0.2")
+        .with(Svc::new("x"));
     world.change("a", |a| a.standing(Standing::Leaving));
     world.run();
     assert_eq!(world.entries(), [".1: default/x", ".2: default/b"]);
@@ -103,11 +118,22 @@ fn case_12_without_a_pool_requested_addresses_work() {
 fn case_13_cidrs_and_ranges_are_used_in_their_order() {
     let mut world = World::with_pool("10.0.0.0/29,10.1.0.10-10.1.0.11");
     for second in 1..=9 {
-        world.services.push(Svc::new(&format!("s{second}")).created(second));
+        world
+            .services
+            .push(Svc::new(&format!("s{second}")).created(second));
     }
     world.run();
     let shown: Vec<Option<String>> = (1..=9).map(|n| world.shown(&format!("s{n}"))).collect();
-    let expected = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.1.0.10", "10.1.0.11"];
+    let expected = [
+        "10.0.0.1",
+        "10.0.0.2",
+        "10.0.0.3",
+        "10.0.0.4",
+        "10.0.0.5",
+        "10.0.0.6",
+        "10.1.0.10",
+        "10.1.0.11",
+    ];
     assert_eq!(shown.iter().flatten().collect::<Vec<_>>(), expected);
     assert_eq!(shown[8], None);
     assert_eq!(world.reasons("s9"), ["PoolExhausted"]);
@@ -139,7 +165,14 @@ fn case_16_node_addresses_and_reserved_ones_are_not_given_out() {
 #[test]
 fn case_17_the_avoid_switch_skips_0_and_255() {
     let mut world = World::new();
-    world.rules.pools = pools("10.0.0.0/23", "", Habits { avoid_edges: true, ..Habits::default() });
+    world.rules.pools = pools(
+        "10.0.0.0/23",
+        "",
+        Habits {
+            avoid_edges: true,
+            ..Habits::default()
+        },
+    );
     for last in 1..=254 {
         world = world.serving(&format!("s{last}"), &format!("10.0.0.{last}"));
     }
@@ -162,7 +195,10 @@ fn case_19_a_used_address_is_skipped() {
         world.services.push(Svc::new(name).created(second as u32));
     }
     world.run();
-    let shown: Vec<String> = ["b", "c", "d", "e"].iter().filter_map(|name| world.shown(name)).collect();
+    let shown: Vec<String> = ["b", "c", "d", "e"]
+        .iter()
+        .filter_map(|name| world.shown(name))
+        .collect();
     assert_eq!(shown, ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.5"]);
 }
 
@@ -172,7 +208,14 @@ fn case_20_an_address_outside_of_the_pools_is_given_unless_that_is_switched_off(
     let mut strict = world.clone();
     world.run();
     assert_eq!(world.shown("a").unwrap(), "192.0.2.7");
-    strict.rules.pools = pools("10.0.0.0/29", "", Habits { outside: false, ..Habits::default() });
+    strict.rules.pools = pools(
+        "10.0.0.0/29",
+        "",
+        Habits {
+            outside: false,
+            ..Habits::default()
+        },
+    );
     strict.run();
     assert_eq!(strict.shown("a"), None);
     assert_eq!(strict.reasons("a"), ["InvalidLoadBalancerIP"]);
@@ -199,7 +242,9 @@ fn case_54_deleting_a_service_that_was_never_seen_writes_nothing() {
 #[test]
 fn case_55_a_service_that_is_no_load_balancer_any_more_releases_its_address() {
     let mut world = World::new().serving("a", "10.0.0.1").with(Svc::new("b"));
-    world.change("a", |a| a.spec("type", json!("ClusterIP")).standing(Standing::Leaving));
+    world.change("a", |a| {
+        a.spec("type", json!("ClusterIP")).standing(Standing::Leaving)
+    });
     world.run();
     assert_eq!(world.entries(), [".1: default/b"]);
 }
@@ -226,7 +271,9 @@ fn case_58_a_missing_config_map_is_created() {
 #[test]
 fn case_77_udp_with_nat_works_with_a_warning() {
     let udp = json!([{ "port": 53, "targetPort": 53, "protocol": "UDP" }]);
-    let mut world = World::new().with(Svc::new("a").ports(udp.clone())).with(Svc::new("v").ports(udp).method("VIP"));
+    let mut world = World::new()
+        .with(Svc::new("a").ports(udp.clone()))
+        .with(Svc::new("v").ports(udp).method("VIP"));
     world.run();
     assert_eq!(world.reasons("a"), ["IPAllocated", "KeepalivedLimitation"]);
     assert!(world.texts("a").contains("udp/53") && world.texts("a").contains("VIP"));
@@ -238,7 +285,11 @@ fn case_78_ipv6_services_are_refused_with_the_reason() {
     let mut world = World::new()
         .with(Svc::new("six").spec("ipFamilies", json!(["IPv6"])))
         .with(Svc::new("both").spec("ipFamilyPolicy", json!("RequireDualStack")))
-        .with(Svc::new("prefer").spec("ipFamilyPolicy", json!("PreferDualStack")).spec("ipFamilies", json!(["IPv4", "IPv6"])));
+        .with(
+            Svc::new("prefer")
+                .spec("ipFamilyPolicy", json!("PreferDualStack"))
+                .spec("ipFamilies", json!(["IPv4", "IPv6"])),
+        );
     world.run();
     assert_eq!(world.reasons("six"), ["UnsupportedIPFamily"]);
     assert_eq!(world.reasons("both"), ["UnsupportedIPFamily"]);
@@ -247,11 +298,17 @@ fn case_78_ipv6_services_are_refused_with_the_reason() {
 
 #[test]
 fn case_79_a_service_of_another_class_is_not_touched() {
-    let mut world = World::new().with(Svc::new("a").standing(Standing::Elsewhere)).with(Svc::new("b").status("10.0.0.1").standing(Standing::Elsewhere));
+    let mut world = World::new()
+        .with(Svc::new("a").standing(Standing::Elsewhere))
+        .with(Svc::new("b").status("10.0.0.1").standing(Standing::Elsewhere));
     assert_eq!(world.run().patch, None);
     world.services.push(Svc::new("c"));
     world.run();
-    assert_eq!(world.entries(), [".2: default/c"], "the address in its status is not given out either");
+    assert_eq!(
+        world.entries(),
+        [".2: default/c"],
+        "the address in its status is not given out either"
+    );
 }
 
 #[test]
@@ -260,7 +317,10 @@ fn a_service_of_another_class_keeps_an_old_record() {
     world.change("a", |a| a.standing(Standing::Elsewhere));
     world.run();
     assert_eq!(world.entries(), [".1: default/a"]);
-    assert!(matches!(world.last.as_ref().unwrap().findings[..], [Finding::Elsewhere(_)]));
+    assert!(matches!(
+        world.last.as_ref().unwrap().findings[..],
+        [Finding::Elsewhere(_)]
+    ));
 }
 
 #[test]
@@ -273,7 +333,9 @@ fn a_service_that_is_not_asked_about_gets_nothing() {
 fn the_256th_address_is_a_warning() {
     let mut world = World::with_pool("10.0.0.0/16");
     for second in 0..256 {
-        world.services.push(Svc::new(&format!("s{second:03}")).created(second));
+        world
+            .services
+            .push(Svc::new(&format!("s{second:03}")).created(second));
     }
     world.run();
     assert_eq!(world.reasons("s254"), ["IPAllocated"]);
@@ -309,13 +371,28 @@ fn a_changed_port_touches_the_config_map() {
 #[test]
 fn a_named_pool_is_drawn_from_and_a_full_one_named() {
     let mut world = World::new();
-    let vip = PoolSpec { auto_assign: false, ..PoolSpec::open("vip", "10.9.0.1") };
-    world.rules.pools = Pools::build(&[PoolSpec::open("open", "10.0.0.0/29"), vip], "", Habits::default()).unwrap();
+    let vip = PoolSpec {
+        auto_assign: false,
+        ..PoolSpec::open("vip", "10.9.0.1")
+    };
+    world.rules.pools = Pools::build(
+        &[PoolSpec::open("open", "10.0.0.0/29"), vip],
+        "",
+        Habits::default(),
+    )
+    .unwrap();
     let asks = |name: &str| Svc::new(name).pool("vip");
-    world = world.with(asks("a").created(1)).with(asks("b").created(2)).with(Svc::new("c").created(3));
+    world = world
+        .with(asks("a").created(1))
+        .with(asks("b").created(2))
+        .with(Svc::new("c").created(3));
     world.run();
     assert_eq!(world.shown("a").unwrap(), "10.9.0.1");
-    assert!(world.texts("b").contains("pool vip (10.9.0.1; 1 usable) has 1 in use"));
+    assert!(
+        world
+            .texts("b")
+            .contains("pool vip (10.9.0.1; 1 usable) has 1 in use")
+    );
     assert_eq!(world.shown("c").unwrap(), "10.0.0.1");
     let usage = &world.last.as_ref().unwrap().usage;
     let vip = usage.iter().find(|usage| usage.pool == "vip").unwrap();
@@ -325,11 +402,24 @@ fn a_named_pool_is_drawn_from_and_a_full_one_named() {
 #[test]
 fn a_record_list_without_room_refuses_new_services_and_keeps_the_rest() {
     let mut world = World::with_pool("10.0.0.0/16");
-    let lines: Vec<String> = (0..1300).map(|n| format!("uid-s{n} 10.0.{}.{} default/{}-s{n}", 100 + n / 200, 1 + n % 200, "n".repeat(200))).collect();
+    let lines: Vec<String> = (0..1300)
+        .map(|n| {
+            format!(
+                "uid-s{n} 10.0.{}.{} default/{}-s{n}",
+                100 + n / 200,
+                1 + n % 200,
+                "n".repeat(200)
+            )
+        })
+        .collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     world = world.recorded(&lines);
     for n in 0..1300 {
-        world.services.push(Svc::new(&format!("{}-s{n}", "n".repeat(200))).uid(&format!("uid-s{n}")).standing(Standing::Held));
+        world.services.push(
+            Svc::new(&format!("{}-s{n}", "n".repeat(200)))
+                .uid(&format!("uid-s{n}"))
+                .standing(Standing::Held),
+        );
     }
     world.services.push(Svc::new("late"));
     world.run();

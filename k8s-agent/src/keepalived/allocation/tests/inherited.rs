@@ -5,9 +5,15 @@ use super::world::{Svc, World};
 
 #[test]
 fn case_57_a_recreated_service_keeps_the_address_of_its_name() {
-    let mut world = World::new().entry("10.0.0.1", "default/w").recorded(&["uid1 10.0.0.1 default/w"]);
+    let mut world = World::new()
+        .entry("10.0.0.1", "default/w")
+        .recorded(&["uid1 10.0.0.1 default/w"]);
     world.services.push(Svc::new("w").uid("uid-w"));
-    assert_eq!(world.plan(false), Err(ListAgain), "the list may be older than the record");
+    assert_eq!(
+        world.plan(false),
+        Err(ListAgain),
+        "the list may be older than the record"
+    );
     world.run();
     assert_eq!(world.entries(), [".1: default/w"]);
     assert_eq!(world.read()[0].uid, "uid-w");
@@ -29,7 +35,10 @@ fn case_71_records_of_the_first_version_get_their_names() {
 
 #[test]
 fn a_nameless_record_moves_to_the_service_that_its_entry_names() {
-    let mut world = World::new().entry("10.0.0.1", "default/old").records(r#"{"services":[{"uid":"gone","ip":"10.0.0.1"}]}"#).with(Svc::new("old"));
+    let mut world = World::new()
+        .entry("10.0.0.1", "default/old")
+        .records(r#"{"services":[{"uid":"gone","ip":"10.0.0.1"}]}"#)
+        .with(Svc::new("old"));
     world.run();
     assert_eq!(world.read()[0].uid, "uid-old");
     assert_eq!(world.entries(), [".1: default/old"]);
@@ -59,7 +68,10 @@ fn stale() -> World {
 fn case_73_a_stale_entry_is_kept_reported_and_not_given_out() {
     let mut world = stale();
     world.run();
-    assert_eq!(world.entries(), [".1: default/a", ".2: default/b", ".4: default/a"]);
+    assert_eq!(
+        world.entries(),
+        [".1: default/a", ".2: default/b", ".4: default/a"]
+    );
     assert_eq!(world.reasons("a"), ["StaleEntry"]);
     assert_eq!(world.read()[0].ip, "10.0.0.4");
 }
@@ -69,13 +81,23 @@ fn the_prune_switch_removes_a_stale_entry() {
     let mut world = stale();
     world.rules.prune_stale = true;
     world.run();
-    assert_eq!(world.entries(), [".2: default/b", ".4: default/a"], "the address is free from the next write on");
+    assert_eq!(
+        world.entries(),
+        [".2: default/b", ".4: default/a"],
+        "the address is free from the next write on"
+    );
 }
 
 #[test]
 fn case_76_a_record_of_no_service_is_released() {
-    let mut world = World::new().entry("10.0.0.1", "default/gone").recorded(&["uid-gone 10.0.0.1 default/gone"]).entry("10.0.0.2", "x/y");
+    let mut world = World::new()
+        .entry("10.0.0.1", "default/gone")
+        .recorded(&["uid-gone 10.0.0.1 default/gone"])
+        .entry("10.0.0.2", "x/y");
     world.run();
     assert_eq!(world.entries(), [".2: x/y"]);
-    assert!(matches!(world.last.as_ref().unwrap().findings[..], [Finding::Released(_)]));
+    assert!(matches!(
+        world.last.as_ref().unwrap().findings[..],
+        [Finding::Released(_)]
+    ));
 }

@@ -16,7 +16,9 @@ fn refused(world: &mut World, reason: &str) {
 
 #[test]
 fn case_21_an_unreadable_request_harms_nobody() {
-    let mut world = World::new().serving("b", "10.0.0.1").with(Svc::new("x").pinned("not-an-ip"));
+    let mut world = World::new()
+        .serving("b", "10.0.0.1")
+        .with(Svc::new("x").pinned("not-an-ip"));
     refused(&mut world, "InvalidLoadBalancerIP");
     assert_eq!(world.shown("b").unwrap(), "10.0.0.1");
 }
@@ -60,7 +62,9 @@ fn case_28_the_address_of_a_node_is_refused() {
 
 #[test]
 fn case_29_an_address_in_use_is_refused_and_its_owner_named() {
-    let mut world = World::new().serving("auto", "10.0.0.1").with(Svc::new("x").pinned("10.0.0.1"));
+    let mut world = World::new()
+        .serving("auto", "10.0.0.1")
+        .with(Svc::new("x").pinned("10.0.0.1"));
     refused(&mut world, "AddressInUse");
     assert!(world.texts("x").contains("default/auto"));
     assert_eq!(world.shown("auto").unwrap(), "10.0.0.1");
@@ -68,13 +72,17 @@ fn case_29_an_address_in_use_is_refused_and_its_owner_named() {
 
 #[test]
 fn an_address_with_an_entry_made_by_hand_is_refused() {
-    let mut world = World::new().entry("10.0.0.5", "infra/hand").with(Svc::new("x").pinned("10.0.0.5"));
+    let mut world = World::new()
+        .entry("10.0.0.5", "infra/hand")
+        .with(Svc::new("x").pinned("10.0.0.5"));
     refused(&mut world, "AddressInUse");
 }
 
 #[test]
 fn an_address_in_the_status_of_a_foreign_service_is_refused() {
-    let foreign = Svc::new("other").status("10.0.0.5").standing(super::super::super::claim::Standing::Elsewhere);
+    let foreign = Svc::new("other")
+        .status("10.0.0.5")
+        .standing(super::super::super::claim::Standing::Elsewhere);
     let mut world = World::new().with(foreign).with(Svc::new("x").pinned("10.0.0.5"));
     refused(&mut world, "AddressInUse");
     assert!(world.texts("x").contains("default/other"));
@@ -118,7 +126,10 @@ fn case_33_a_request_for_the_present_address_writes_nothing() {
 
 #[test]
 fn case_34_two_different_requests_are_refused() {
-    refused(&mut World::new().with(Svc::new("x").wants("10.0.0.2").pinned("10.0.0.3")), "InvalidLoadBalancerIP");
+    refused(
+        &mut World::new().with(Svc::new("x").wants("10.0.0.2").pinned("10.0.0.3")),
+        "InvalidLoadBalancerIP",
+    );
 }
 
 #[test]
@@ -142,7 +153,9 @@ fn case_35_the_default_method_is_written_and_recorded() {
 #[case::case_42_small_letters("", "dr", ".1: default/d:DR")]
 #[case::explicit_nat("DR", "NAT", ".1: default/d:NAT")]
 fn a_method_is_there_with_the_first_write(#[case] default: &str, #[case] method: &str, #[case] entry: &str) {
-    let mut world = World::new().default_method(default).with(Svc::new("d").method(method));
+    let mut world = World::new()
+        .default_method(default)
+        .with(Svc::new("d").method(method));
     world.run();
     assert_eq!(world.entries(), [entry]);
 }
@@ -157,7 +170,9 @@ fn case_37_a_changed_method_keeps_the_address() {
 
 #[test]
 fn case_38_a_removed_annotation_removes_the_method() {
-    let mut world = World::new().entry("10.0.0.1", "default/d:DR").recorded(&["uid-d 10.0.0.1 default/d:DR"]);
+    let mut world = World::new()
+        .entry("10.0.0.1", "default/d:DR")
+        .recorded(&["uid-d 10.0.0.1 default/d:DR"]);
     world.services.push(Svc::new("d").status("10.0.0.1"));
     world.run();
     assert_eq!(world.entries(), [".1: default/d"]);
@@ -175,7 +190,10 @@ fn case_40_an_unknown_method_changes_nothing() {
 
 #[test]
 fn case_41_an_unknown_method_gets_no_address() {
-    refused(&mut World::new().with(Svc::new("x").method("foo")), "InvalidForwardMethod");
+    refused(
+        &mut World::new().with(Svc::new("x").method("foo")),
+        "InvalidForwardMethod",
+    );
 }
 
 #[test]
@@ -190,7 +208,13 @@ fn case_43_proxy_is_published_with_the_mode_proxy() {
     let mut world = World::new().with(Svc::new("e").method("PROXY"));
     world.run();
     assert_eq!(world.entries(), [".1: default/e:PROXY"]);
-    assert!(matches!(world.outcome("e"), Outcome::Serve { mode: IpMode::Proxy, .. }));
+    assert!(matches!(
+        world.outcome("e"),
+        Outcome::Serve {
+            mode: IpMode::Proxy,
+            ..
+        }
+    ));
 }
 
 #[test]
@@ -199,7 +223,13 @@ fn case_44_vip_is_an_empty_entry_with_the_mode_vip() {
     world.run();
     assert_eq!(world.entries(), [".1: "]);
     assert_eq!(world.read()[0].method, "VIP");
-    assert!(matches!(world.outcome("e"), Outcome::Serve { mode: IpMode::Vip, .. }));
+    assert!(matches!(
+        world.outcome("e"),
+        Outcome::Serve {
+            mode: IpMode::Vip,
+            ..
+        }
+    ));
 }
 
 #[test]
@@ -207,13 +237,23 @@ fn the_configured_mode_wins() {
     let mut world = World::new().with(Svc::new("e"));
     world.rules.ip_mode = Some(IpMode::Proxy);
     world.run();
-    assert!(matches!(world.outcome("e"), Outcome::Serve { mode: IpMode::Proxy, .. }));
+    assert!(matches!(
+        world.outcome("e"),
+        Outcome::Serve {
+            mode: IpMode::Proxy,
+            ..
+        }
+    ));
 }
 
 #[test]
 fn case_45_a_move_keeps_the_method() {
-    let mut world = World::new().entry("10.0.0.1", "default/d:DR").recorded(&["uid-d 10.0.0.1 default/d:DR"]);
-    world.services.push(Svc::new("d").status("10.0.0.1").method("DR").pinned("10.0.0.4"));
+    let mut world = World::new()
+        .entry("10.0.0.1", "default/d:DR")
+        .recorded(&["uid-d 10.0.0.1 default/d:DR"]);
+    world
+        .services
+        .push(Svc::new("d").status("10.0.0.1").method("DR").pinned("10.0.0.4"));
     world.run();
     assert_eq!(world.entries(), [".4: default/d:DR"]);
 }

@@ -4,7 +4,11 @@ use super::super::super::claim::Standing;
 use super::world::{Svc, World};
 
 fn sharing(name: &str, port: u16) -> Svc {
-    Svc::new(name).pinned("10.9.9.9").key("k").method("VIP").port(port)
+    Svc::new(name)
+        .pinned("10.9.9.9")
+        .key("k")
+        .method("VIP")
+        .port(port)
 }
 
 #[test]
@@ -24,34 +28,58 @@ fn case_49_two_services_share_by_key() {
     world.run();
     assert_eq!(world.entries(), ["10.9.9.9: "]);
     assert_eq!(world.read().len(), 2);
-    assert_eq!((world.shown("p").unwrap(), world.shown("q").unwrap()), ("10.9.9.9".into(), "10.9.9.9".into()));
+    assert_eq!(
+        (world.shown("p").unwrap(), world.shown("q").unwrap()),
+        ("10.9.9.9".into(), "10.9.9.9".into())
+    );
     assert_eq!(world.reasons("q"), ["IPAllocated"]);
 }
 
 #[test]
 fn case_50_a_port_can_be_served_once_only() {
-    let mut world = World::new().with(sharing("p", 80).created(1)).with(sharing("q", 80).created(2));
+    let mut world = World::new()
+        .with(sharing("p", 80).created(1))
+        .with(sharing("q", 80).created(2));
     world.run();
     assert_eq!(world.shown("q"), None);
-    assert!(world.texts("q").contains("default/p, and port tcp/80 is taken there"), "{}", world.texts("q"));
+    assert!(
+        world
+            .texts("q")
+            .contains("default/p, and port tcp/80 is taken there"),
+        "{}",
+        world.texts("q")
+    );
 }
 
 #[test]
 fn another_key_or_another_method_does_not_share() {
-    let mut world = World::new().with(sharing("p", 80).created(1)).with(sharing("q", 443).key("other").created(2)).with(sharing("r", 444).method("NAT").created(3));
+    let mut world = World::new()
+        .with(sharing("p", 80).created(1))
+        .with(sharing("q", 443).key("other").created(2))
+        .with(sharing("r", 444).method("NAT").created(3));
     world.run();
     assert_eq!(world.entries(), ["10.9.9.9: "]);
     assert_eq!(world.read().len(), 1);
-    assert_eq!((world.reasons("q"), world.reasons("r")), (vec!["AddressInUse"], vec!["AddressInUse"]));
+    assert_eq!(
+        (world.reasons("q"), world.reasons("r")),
+        (vec!["AddressInUse"], vec!["AddressInUse"])
+    );
 }
 
 #[test]
 fn a_key_without_an_address_finds_the_shared_one() {
     let auto = |name: &str, port| Svc::new(name).key("k").method("VIP").port(port);
-    let mut world = World::new().with(auto("p", 80).created(1)).with(auto("q", 443).created(2)).with(auto("r", 443).created(3));
+    let mut world = World::new()
+        .with(auto("p", 80).created(1))
+        .with(auto("q", 443).created(2))
+        .with(auto("r", 443).created(3));
     world.run();
     assert_eq!(world.shown("p"), world.shown("q"));
-    assert_eq!(world.shown("r").unwrap(), "10.0.0.2", "its port is taken on the shared address");
+    assert_eq!(
+        world.shown("r").unwrap(),
+        "10.0.0.2",
+        "its port is taken on the shared address"
+    );
 }
 
 #[test]
@@ -95,8 +123,14 @@ fn case_74_two_services_on_one_address_both_keep_it() {
     world.run();
     assert_eq!(world.entries(), [".1: default/q"]);
     assert_eq!(world.read().len(), 2);
-    assert_eq!((world.shown("p").unwrap(), world.shown("q").unwrap()), ("10.0.0.1".into(), "10.0.0.1".into()));
-    assert_eq!((world.reasons("p"), world.reasons("q")), (vec!["AddressInUse"], vec![]));
+    assert_eq!(
+        (world.shown("p").unwrap(), world.shown("q").unwrap()),
+        ("10.0.0.1".into(), "10.0.0.1".into())
+    );
+    assert_eq!(
+        (world.reasons("p"), world.reasons("q")),
+        (vec!["AddressInUse"], vec![])
+    );
 }
 
 #[test]

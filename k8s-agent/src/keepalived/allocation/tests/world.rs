@@ -22,7 +22,10 @@ impl Svc {
             "metadata": { "uid": format!("uid-{name}"), "namespace": namespace, "name": name, "annotations": {}, "labels": {} },
             "spec": { "type": "LoadBalancer", "ports": [{ "port": 80, "targetPort": 8080, "protocol": "TCP" }] },
         });
-        Self { object, standing: Standing::Asked }
+        Self {
+            object,
+            standing: Standing::Asked,
+        }
     }
 
     fn set(mut self, path: &str, value: Value) -> Self {
@@ -44,7 +47,10 @@ impl Svc {
     }
 
     pub(in crate::keepalived) fn created(self, second: u32) -> Self {
-        self.set("metadata.creationTimestamp", json!(format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60)))
+        self.set(
+            "metadata.creationTimestamp",
+            json!(format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60)),
+        )
     }
 
     pub(in crate::keepalived) fn pinned(self, address: &str) -> Self {
@@ -90,7 +96,10 @@ impl Svc {
     }
 
     pub(in crate::keepalived) fn claim(&self) -> Claim {
-        Claim::of(&serde_json::from_value(self.object.clone()).unwrap(), self.standing)
+        Claim::of(
+            &serde_json::from_value(self.object.clone()).unwrap(),
+            self.standing,
+        )
     }
 }
 
@@ -106,8 +115,11 @@ pub(in crate::keepalived) struct World {
 }
 
 pub(in crate::keepalived) fn pools(addresses: &str, reserved: &str, habits: Habits) -> Pools {
-    let specs: Vec<PoolSpec> =
-        if addresses.is_empty() { Vec::new() } else { vec![PoolSpec::open("default", addresses)] };
+    let specs: Vec<PoolSpec> = if addresses.is_empty() {
+        Vec::new()
+    } else {
+        vec![PoolSpec::open("default", addresses)]
+    };
     Pools::build(&specs, reserved, habits).unwrap()
 }
 
@@ -119,10 +131,16 @@ impl World {
 
     pub(in crate::keepalived) fn with_pool(addresses: &str) -> Self {
         Self {
-            config_map: Observed { version: Some("1".into()), ..Observed::default() },
+            config_map: Observed {
+                version: Some("1".into()),
+                ..Observed::default()
+            },
             services: Vec::new(),
             nodes: BTreeSet::new(),
-            rules: Rules { pools: pools(addresses, "", Habits::default()), ..Rules::default() },
+            rules: Rules {
+                pools: pools(addresses, "", Habits::default()),
+                ..Rules::default()
+            },
             contested: BTreeSet::new(),
             last: None,
         }
@@ -168,8 +186,16 @@ impl World {
         let claim = service.claim();
         let mut records = self.read();
         let (namespace, name) = (claim.namespace, claim.name);
-        self.config_map.data.insert(address.into(), format!("{namespace}/{name}"));
-        records.push(Record { uid: claim.uid, ip: address.into(), namespace, name, method: String::new() });
+        self.config_map
+            .data
+            .insert(address.into(), format!("{namespace}/{name}"));
+        records.push(Record {
+            uid: claim.uid,
+            ip: address.into(),
+            namespace,
+            name,
+            method: String::new(),
+        });
         self.config_map.records = Some(super::super::super::document::encode(&records));
         self.services.push(service);
         self
@@ -182,12 +208,17 @@ impl World {
 
     /// Replaces the Service of this name, keeping its status.
     pub(in crate::keepalived) fn change(&mut self, name: &str, change: impl FnOnce(Svc) -> Svc) {
-        let service = self.services.iter_mut().find(|service| service.object["metadata"]["name"] == name).unwrap();
+        let service = self
+            .services
+            .iter_mut()
+            .find(|service| service.object["metadata"]["name"] == name)
+            .unwrap();
         *service = change(service.clone());
     }
 
     pub(in crate::keepalived) fn remove(&mut self, name: &str) {
-        self.services.retain(|service| service.object["metadata"]["name"] != name);
+        self.services
+            .retain(|service| service.object["metadata"]["name"] != name);
     }
 
     pub(in crate::keepalived) fn read(&self) -> Vec<Record> {
@@ -230,7 +261,10 @@ impl World {
         let plan = self.plan(true).unwrap();
         self.write(&plan);
         let again = self.plan(true).unwrap();
-        assert_eq!(again.patch, None, "a second plan of the same look changes something");
+        assert_eq!(
+            again.patch, None,
+            "a second plan of the same look changes something"
+        );
         self.publish(&plan);
         plan
     }
@@ -269,26 +303,45 @@ impl World {
 
     /// All entries, short: `.1` for `10.0.0.1`.
     pub(in crate::keepalived) fn entries(&self) -> Vec<String> {
-        let short = |key: &str| key.strip_prefix("10.0.0.").map_or_else(|| key.to_owned(), |last| format!(".{last}"));
-        self.config_map.data.iter().map(|(key, value)| format!("{}: {value}", short(key))).collect()
+        let short = |key: &str| {
+            key.strip_prefix("10.0.0.")
+                .map_or_else(|| key.to_owned(), |last| format!(".{last}"))
+        };
+        self.config_map
+            .data
+            .iter()
+            .map(|(key, value)| format!("{}: {value}", short(key)))
+            .collect()
     }
 
     /// The address in the status of a Service.
     pub(in crate::keepalived) fn shown(&self, name: &str) -> Option<String> {
-        let service = self.services.iter().find(|service| service.object["metadata"]["name"] == name).unwrap();
+        let service = self
+            .services
+            .iter()
+            .find(|service| service.object["metadata"]["name"] == name)
+            .unwrap();
         service.claim().status.first().map(ToString::to_string)
     }
 
     /// The reasons of the last plan's notes for a Service.
     pub(in crate::keepalived) fn reasons(&self, name: &str) -> Vec<&'static str> {
         let notes = self.last.as_ref().unwrap().notes.get(&format!("uid-{name}"));
-        notes.into_iter().flatten().map(|note| note.reason.word()).collect()
+        notes
+            .into_iter()
+            .flatten()
+            .map(|note| note.reason.word())
+            .collect()
     }
 
     /// The texts of the last plan's notes for a Service.
     pub(in crate::keepalived) fn texts(&self, name: &str) -> String {
         let notes = self.last.as_ref().unwrap().notes.get(&format!("uid-{name}"));
-        notes.into_iter().flatten().map(|note| format!("{note}\n")).collect()
+        notes
+            .into_iter()
+            .flatten()
+            .map(|note| format!("{note}\n"))
+            .collect()
     }
 
     pub(in crate::keepalived) fn outcome(&self, name: &str) -> &Outcome {

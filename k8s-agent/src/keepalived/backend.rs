@@ -1,0 +1,494 @@
+//! The backend itself: observes, plans and writes, one pass at a time.
+//!
+//! A pass looks at the ConfigMap, all Services and all nodes, and answers every order that came before it began, so that
+//! three hundred new Services cost a few writes. Passes also run at the start, when somebody else changes the
+//! ConfigMap, and once in a while. Decides nothing about addresses ([`super::allocation`]); only that a refused write is
+//! planned again, and which notes are news. May be dropped at any point: the next pass looks anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Service};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use parking_lot::Mutex;
+use proto::{Advice, Fault, FaultKind};
+use runtime::clock;
+use tokio_util::sync::CancellationToken;
+
+use super::allocation::{IpMode, Outcome, Plan, Situation, plan};
+use super::claim::{Claim, Standing};
+use super::config_map::Observed;
+use super::desk::{Batch, Desk, Verdict, Want};
+use super::meter::Meter;
+use super::notes::Note;
+use super::ownership::{Known, Owner};
+use super::repairs::Repairs;
+use super::settings::KeepalivedSettings;
+use super::store::{Store, StoreError};
+use crate::apiserver::Explained as _;
+use crate::election::Leadership;
+use crate::events::{Kind, Reason, Recorder, Subject};
+use crate::service::backend::{
+    Answer, Backend, EnsureOrder, Holds, Outcome as Progress, Reached, RemoveOrder, Removed, Settled, Wake,
+};
+
+/// So often is a write tried that somebody else's writes keep refusing.
+const TRIES: u32 = 8;
+/// Longest wait between two of them.
+const JITTER: Duration = Duration::from_millis(40);
+/// A pass runs at least this often.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// Where the backend reads Services and nodes.
+pub struct Sources {
+    /// All Services, as a complete watch has them.
+    pub services: Box<dyn Fn() -> Vec<Arc<Service>> + Send + Sync>,
+    /// All nodes.
+    pub nodes: Box<dyn Fn() -> Vec<Arc<Node>> + Send + Sync>,
+}
+
+/// What the backend is made of.
+pub struct Parts {
+    /// What it was told.
+    pub settings: KeepalivedSettings,
+    /// The ConfigMap.
+    pub store: Store,
+    /// Services and nodes.
+    pub sources: Sources,
+    /// Which Services are its own.
+    pub owner: Owner,
+    /// Whether this process may act.
+    pub leadership: Leadership,
+    /// Events.
+    pub events: Recorder,
+    /// Metrics.
+    pub meter: Meter,
+}
+
+/// The backend. Clones share it.
+#[derive(Clone)]
+pub struct Keepalived {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    parts: Parts,
+    desk: Desk,
+    /// Held by the pass that runs.
+    turn: tokio::sync::Mutex<Memory>,
+    /// What the ConfigMap said last.
+    known: Mutex<Option<Known>>,
+    waiting: Mutex<BTreeMap<String, (String, String)>>,
+    wake: Mutex<Option<Wake>>,
+}
+
+/// What one pass remembers for the next.
+#[derive(Default)]
+struct Memory {
+    repairs: Repairs,
+    told: BTreeMap<String, BTreeSet<Note>>,
+    findings: BTreeSet<String>,
+    taken: BTreeSet<String>,
+}
+
+/// One look.
+struct Look {
+    observed: Observed,
+    services: Vec<Arc<Service>>,
+    nodes: BTreeSet<Ipv4Addr>,
+    is_listed_after: bool,
+}
+
+impl Keepalived {
+    /// A backend that has not looked at anything yet.
+    pub fn new(parts: Parts) -> Self {
+        let shared = Shared {
+            parts,
+            desk: Desk::default(),
+            turn: tokio::sync::Mutex::default(),
+            known: Mutex::default(),
+            waiting: Mutex::default(),
+            wake: Mutex::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Keeps the ConfigMap right until `stop`: a pass at once, after every change by others, and once in a while.
+    pub async fn keep(&self, stop: CancellationToken) {
+        stop.run_until_cancelled(self.keep_for_ever()).await;
+    }
+
+    async fn keep_for_ever(&self) {
+        let store = &self.shared.parts.store;
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", store.name()));
+        let mut changes = std::pin::pin!(watcher(store.api(), config).default_backoff());
+        let mut told = String::new();
+        let mut said = |text: String| {
+            if text != told {
+                tracing::warn!(fault = %text, "the ConfigMap can't be kept right");
+                told = text;
+            }
+        };
+        loop {
+            if let Err(fault) = self.pass_alone().await {
+                said(fault.text);
+            }
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep(PERIOD) => break,
+                    change = changes.next() => match change {
+                        Some(Ok(event)) if self.is_news(&event) => break,
+                        Some(Ok(_)) => {}
+                        Some(Err(error)) => said(error.explain("watch", "configmaps")),
+                        None => std::future::pending().await,
+                    },
+                }
+            }
+        }
+    }
+
+    fn is_news(&self, event: &watcher::Event<ConfigMap>) -> bool {
+        let version = match event {
+            watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
+                object.metadata.resource_version.clone()
+            }
+            watcher::Event::Delete(_) => None,
+            watcher::Event::Init | watcher::Event::InitDone => return false,
+        };
+        self.shared
+            .known
+            .lock()
+            .as_ref()
+            .is_none_or(|known| known.version != version)
+    }
+
+    async fn pass_alone(&self) -> Result<(), Fault> {
+        let pass = async {
+            let mut memory = self.shared.turn.lock().await;
+            self.pass(&mut memory).await
+        };
+        self.shared.parts.leadership.hold(pass).await.unwrap_or(Ok(()))
+    }
+
+    /// Waits for a pass that began after this order.
+    async fn decide(&self, uid: &str, want: Want) -> Verdict {
+        let order = self.shared.desk.order(uid, want);
+        loop {
+            let mut memory = self.shared.turn.lock().await;
+            if let Some(verdict) = order.answer() {
+                return verdict;
+            }
+            // Its failure is everybody's answer.
+            let _answered = self.pass(&mut memory).await;
+        }
+    }
+
+    /// Looks, plans and writes until it is done, and answers.
+    async fn pass(&self, memory: &mut Memory) -> Result<(), Fault> {
+        let batch = self.shared.desk.batch();
+        match self.carry_out(&batch, memory).await {
+            Ok((look, plan)) => {
+                self.remember(&look, &plan);
+                self.tell(&batch, &look, &plan, memory);
+                self.shared
+                    .desk
+                    .answer(&batch, |uid| Ok(plan.outcomes.get(uid).cloned()));
+                self.wake_waiting(&plan, memory);
+                Ok(())
+            }
+            Err(fault) => {
+                self.shared.desk.answer(&batch, |_| Err(fault.clone()));
+                Err(fault)
+            }
+        }
+    }
+
+    async fn carry_out(&self, batch: &Batch, memory: &mut Memory) -> Result<(Look, Plan), Fault> {
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                self.shared.parts.meter.conflict();
+                tokio::time::sleep(JITTER.mul_f64(rand::random_range(0.1..1.0))).await;
+            }
+            let (mut look, plan) = self.look(batch, memory).await?;
+            let written = self.write(&plan).await;
+            match written {
+                Ok(Some(observed)) => {
+                    look.observed = observed;
+                    return Ok((look, plan));
+                }
+                Ok(None) => return Ok((look, plan)),
+                Err(StoreError::Stale) => {}
+                Err(StoreError::Refused(fault)) => return Err(fault),
+            }
+        }
+        let text =
+            format!("the ConfigMap was changed by somebody else {TRIES} times while it was to be written");
+        Err(Fault::new(FaultKind::Conflict, "ConfigMapConflict", text))
+    }
+
+    /// Looks and plans; where a recorded Service is unknown, with a list of Services that is newer than the record.
+    async fn look(&self, batch: &Batch, memory: &mut Memory) -> Result<(Look, Plan), Fault> {
+        let parts = &self.shared.parts;
+        let contested = memory.repairs.contested(clock::now());
+        let observed = parts.store.read().await?;
+        *self.shared.known.lock() = Some(Known::of(&observed));
+        let nodes = (parts.sources.nodes)();
+        let mut look = Look {
+            observed,
+            services: (parts.sources.services)(),
+            nodes: nodes.iter().flat_map(|node| addresses_of(node)).collect(),
+            is_listed_after: false,
+        };
+        loop {
+            let claims = self.claims(&look.services, batch);
+            let situation = Situation {
+                config_map: &look.observed,
+                claims: &claims,
+                nodes: &look.nodes,
+                is_listed_after: look.is_listed_after,
+                contested: &contested,
+            };
+            match plan(situation, &parts.settings.rules) {
+                Ok(plan) => return Ok((look, plan)),
+                Err(super::allocation::ListAgain) => {
+                    look.services = parts.store.services().await?;
+                    look.is_listed_after = true;
+                }
+            }
+        }
+    }
+
+    fn claims(&self, services: &[Arc<Service>], batch: &Batch) -> Vec<Claim> {
+        let owner = &self.shared.parts.owner;
+        services
+            .iter()
+            .map(|service| {
+                let uid = service.metadata.uid.as_deref().unwrap_or_default();
+                let standing = if batch.leaving.contains(uid) || owner.is_leaving(service) {
+                    Standing::Leaving
+                } else if batch.asked.contains(uid) {
+                    Standing::Asked
+                } else if owner.owns(service) {
+                    Standing::Held
+                } else {
+                    Standing::Elsewhere
+                };
+                Claim::of(service, standing)
+            })
+            .collect()
+    }
+
+    async fn write(&self, plan: &Plan) -> Result<Option<Observed>, StoreError> {
+        let parts = &self.shared.parts;
+        if plan.create {
+            if !parts.settings.create {
+                let text = format!(
+                    "the ConfigMap {}/{} does not exist; create it, or allow it with --keepalived-create-config-map",
+                    parts.settings.namespace, parts.settings.config_map
+                );
+                return Err(StoreError::Refused(Fault::new(
+                    FaultKind::NotFound,
+                    "ConfigMapMissing",
+                    text,
+                )));
+            }
+            tracing::info!("the ConfigMap does not exist and is created");
+            parts.store.create().await?;
+            // The content follows as a change, which is all that the consumer notices.
+            return if plan.patch.is_none() {
+                Ok(None)
+            } else {
+                Err(StoreError::Stale)
+            };
+        }
+        let Some(patch) = &plan.patch else { return Ok(None) };
+        let written = parts.store.write(patch).await?;
+        parts.meter.written();
+        for change in &patch.changes {
+            let (from, to) = (change.from.as_deref(), change.to.as_deref());
+            tracing::info!(address = %change.key, from, to, "entry written");
+        }
+        Ok(Some(written))
+    }
+
+    fn remember(&self, look: &Look, plan: &Plan) {
+        *self.shared.known.lock() = Some(Known::of(&look.observed));
+        self.shared.parts.meter.planned(plan);
+        let mut waiting = self.shared.waiting.lock();
+        let alive: BTreeSet<&str> = look
+            .services
+            .iter()
+            .filter_map(|service| service.metadata.uid.as_deref())
+            .collect();
+        waiting.retain(|uid, _| alive.contains(uid.as_str()));
+        for service in &look.services {
+            let uid = service.metadata.uid.clone().unwrap_or_default();
+            match plan.outcomes.get(&uid) {
+                Some(Outcome::Refuse(note)) if note.reason.may_pass() => {
+                    let meta = &service.metadata;
+                    let name = (
+                        meta.namespace.clone().unwrap_or_default(),
+                        meta.name.clone().unwrap_or_default(),
+                    );
+                    waiting.insert(uid, name);
+                }
+                Some(_) => {
+                    waiting.remove(&uid);
+                }
+                None => {}
+            }
+        }
+        self.shared.parts.meter.waiting(waiting.len());
+    }
+
+    /// Writes events and log lines for what is news.
+    fn tell(&self, batch: &Batch, look: &Look, plan: &Plan, memory: &mut Memory) {
+        for finding in &plan.findings {
+            if let super::allocation::Finding::Repaired(key) = finding {
+                memory.repairs.record(key, clock::now());
+            }
+        }
+        let findings: BTreeSet<String> = plan.findings.iter().map(ToString::to_string).collect();
+        for finding in findings.difference(&memory.findings) {
+            tracing::warn!("{finding}");
+        }
+        memory.findings = findings;
+        for service in &look.services {
+            let uid = service.metadata.uid.as_deref().unwrap_or_default();
+            let notes: BTreeSet<Note> = plan.notes.get(uid).into_iter().flatten().cloned().collect();
+            let told = memory.told.entry(uid.to_owned()).or_default();
+            for note in notes.difference(told) {
+                let kind = if note.reason.is_warning() {
+                    Kind::Warning
+                } else {
+                    Kind::Normal
+                };
+                let reason = Reason::told(kind, note.reason.word());
+                self.shared.parts.events.publish(
+                    &Subject::from(service.as_ref()),
+                    &reason,
+                    note.text.clone(),
+                );
+            }
+            if batch.asked.contains(uid) {
+                *told = notes;
+            } else {
+                told.extend(notes);
+            }
+        }
+        memory.told.retain(|_, told| !told.is_empty());
+    }
+
+    /// Services that wait are looked at again as soon as an address is free that was not.
+    fn wake_waiting(&self, plan: &Plan, memory: &mut Memory) {
+        let is_freed = memory.taken.difference(&plan.taken).next().is_some();
+        memory.taken.clone_from(&plan.taken);
+        let Some(wake) = self.shared.wake.lock().clone().filter(|_| is_freed) else {
+            return;
+        };
+        let waiting: Vec<(String, String)> = self.shared.waiting.lock().values().cloned().collect();
+        for (namespace, name) in waiting {
+            wake(&namespace, &name);
+        }
+    }
+}
+
+fn addresses_of(node: &Node) -> Vec<Ipv4Addr> {
+    let addresses = node
+        .status
+        .as_ref()
+        .and_then(|status| status.addresses.as_deref())
+        .unwrap_or_default();
+    addresses
+        .iter()
+        .filter_map(|address| address.address.parse().ok())
+        .collect()
+}
+
+/// The name of what a refused Service is told; the same word as its event.
+fn fault_of(note: &Note) -> Fault {
+    let word = note.reason.word();
+    if note.reason.may_pass() {
+        Fault::new(FaultKind::Quota, word, note.text.clone())
+    } else {
+        Fault::new(FaultKind::Invalid, word, note.text.clone()).with_advice(Advice::NeverUntilChanged)
+    }
+}
+
+fn settled(address: Ipv4Addr, mode: IpMode, published: &[String]) -> Settled {
+    let ip = address.to_string();
+    let changes = u32::from(!published.contains(&ip));
+    let ingress = vec![Reached {
+        ip,
+        proxy: mode == IpMode::Proxy,
+    }];
+    Settled {
+        ingress,
+        leaving: Vec::new(),
+        outputs: None,
+        changes,
+    }
+}
+
+impl Backend for Keepalived {
+    async fn ensure(&self, order: EnsureOrder) -> Result<Answer<Settled>, Fault> {
+        let uid = &order.reference.uid;
+        match self.decide(uid, Want::Ensure).await? {
+            Some(Outcome::Serve { address, mode }) => {
+                let settled = settled(address, mode, &order.published);
+                Ok(Answer {
+                    outcome: Progress::Settled(settled),
+                    notes: Vec::new(),
+                })
+            }
+            Some(Outcome::Refuse(note)) => Err(fault_of(&note)),
+            None => {
+                let text = "the Service is being deleted or has changed; it is looked at again";
+                Err(Fault::new(FaultKind::Conflict, "ServiceChanged", text))
+            }
+        }
+    }
+
+    async fn remove(&self, order: RemoveOrder) -> Result<Answer<Removed>, Fault> {
+        let uid = &order.reference.uid;
+        let before = self
+            .shared
+            .known
+            .lock()
+            .as_ref()
+            .and_then(|known| known.address(uid));
+        self.decide(uid, Want::Remove).await?;
+        self.shared.waiting.lock().remove(uid);
+        let released: Vec<String> = before.into_iter().collect();
+        let changes = u32::from(!released.is_empty());
+        let removed = Removed {
+            released,
+            kept: Vec::new(),
+            changes,
+        };
+        Ok(Answer {
+            outcome: Progress::Settled(removed),
+            notes: Vec::new(),
+        })
+    }
+
+    fn holds(&self, service: &Service) -> Holds {
+        match &*self.shared.known.lock() {
+            None => Holds::Unknown,
+            Some(known) if known.names(service) => Holds::Yes,
+            Some(_) => Holds::No,
+        }
+    }
+
+    fn wake_with(&self, wake: Wake) {
+        *self.shared.wake.lock() = Some(wake);
+    }
+}
+
+#[cfg(test)]
+mod tests;
