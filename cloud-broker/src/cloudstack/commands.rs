@@ -124,7 +124,7 @@ impl Command {
 
     /// How long to wait before a job of this sort is asked for the first time, until better is known.
     pub fn first_poll(self) -> Duration {
-        Duration::from_millis(if self.touches_router() { 120 } else { 60 })
+        Duration::from_millis(if self.touches_router() { 180 } else { 100 })
     }
 
     /// The lower-case name, as log fields of the server and some answers spell it.

@@ -14,9 +14,14 @@ use super::{Command, Pace};
 /// Shortest first wait that is learned.
 const FLOOR: Duration = Duration::from_millis(40);
 /// Part of the usual time that is shaved off after each job that was over when first asked for.
-const SHAVE: f64 = 0.97;
-/// Second wait and later ones, as parts of the time since the start.
-const SECOND: f64 = 0.15;
+const SHAVE: f64 = 0.985;
+/// Stretches what a job took that was not over when first asked for.
+const MARGIN: f64 = 1.1;
+/// How much of what is known of other commands of its kind a new one is given.
+const LONGEST_GUESS: Duration = Duration::from_secs(3);
+/// Second wait, where the usual time was known and where it was not, and later ones, as parts of the time since the start.
+const SECOND_KNOWN: f64 = 0.2;
+const SECOND: f64 = 0.5;
 const LATER: f64 = 0.6;
 const LONGEST: Duration = Duration::from_secs(5);
 /// Waits after a poll without an answer.
@@ -160,13 +165,15 @@ impl JobTable {
         let Some(job) = self.jobs.get_mut(id) else {
             return true;
         };
+        let known = self.usual.contains_key(&job.duty.command);
         job.polls += 1;
         job.unanswered = 0;
         job.senseless = 0;
         job.pending_at = Some(now);
         let elapsed = now.saturating_duration_since(job.started);
         let wait = match job.polls {
-            1 => elapsed.mul_f64(SECOND).max(pace.of(FLOOR) / 2),
+            1 if known => elapsed.mul_f64(SECOND_KNOWN).max(pace.of(FLOOR)),
+            1 => elapsed.mul_f64(SECOND).max(pace.of(FLOOR)),
             _ => elapsed.mul_f64(LATER).max(first),
         };
         job.next = Some(now + wait.min(pace.of(LONGEST)));
@@ -201,10 +208,10 @@ impl JobTable {
         if job.unanswered == 0 {
             let usual = match job.pending_at {
                 None => self
-                    .usual(job.duty.command)
+                    .first_wait(job.duty.command)
                     .mul_f64(SHAVE)
                     .max(self.pace.of(FLOOR)),
-                Some(_) => took.min(LONGEST * 12),
+                Some(_) => took.mul_f64(MARGIN).min(LONGEST * 12),
             };
             self.usual.insert(job.duty.command, usual);
         }
@@ -233,15 +240,18 @@ impl JobTable {
             .any(|job| job.duty.object.as_deref() == Some(object))
     }
 
-    fn usual(&self, command: Command) -> Duration {
-        self.usual
-            .get(&command)
-            .copied()
-            .unwrap_or_else(|| self.pace.of(command.first_poll()))
-    }
-
+    /// When jobs of a command are usually over; where that is not known yet, the longest of its kind.
     fn first_wait(&self, command: Command) -> Duration {
-        self.usual(command)
+        let alike = |known: &Command| known.touches_router() == command.touches_router();
+        let of_its_kind = self
+            .usual
+            .iter()
+            .filter(|(known, _)| alike(known))
+            .map(|(_, usual)| *usual)
+            .max();
+        let guess = of_its_kind.map(|usual| usual.min(LONGEST_GUESS));
+        let usual = self.usual.get(&command).copied().or(guess);
+        usual.unwrap_or_else(|| self.pace.of(command.first_poll()))
     }
 }
 

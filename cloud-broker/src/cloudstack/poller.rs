@@ -27,7 +27,6 @@ const UNKNOWN_POLLS: u32 = 2;
 /// Page of pending jobs; a server that allows less than this refuses, and each job is asked for.
 const PENDING_PAGE: usize = 100;
 
-
 /// What the server knows of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobFate {
@@ -193,6 +192,8 @@ impl Jobs {
                 let mut inner = self.inner.lock();
                 let due = inner.table.due(clock::now());
                 let crowd = inner.may_list && inner.table.are_a_crowd(&due);
+                // One list at a time; it says itself whether there may be another.
+                inner.may_list &= !crowd;
                 if inner.ends.is_empty() && asking.is_empty() {
                     inner.polling = false;
                     return;
@@ -336,9 +337,10 @@ pub(super) fn outcome(command: Command, id: &JobId, end: JobFate) -> Result<Job,
     match end {
         JobFate::Succeeded(job) => Ok(job),
         JobFate::Failed(job) => Err(failure(command, &job)),
-        JobFate::Pending(_) | JobFate::Unknown | JobFate::Foreign => {
-            Err(ApiError::JobLost { command, job: id.clone() })
-        }
+        JobFate::Pending(_) | JobFate::Unknown | JobFate::Foreign => Err(ApiError::JobLost {
+            command,
+            job: id.clone(),
+        }),
     }
 }
 

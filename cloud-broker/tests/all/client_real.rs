@@ -234,7 +234,10 @@ async fn a_rule_lives_and_goes_with_its_address() {
         api.find_address(&chosen.id).await.unwrap().unwrap().state,
         AddressState::Free
     );
-    for line in log().lines().filter(|line| line.contains("call answered") || line.contains("job is over")) {
+    for line in log()
+        .lines()
+        .filter(|line| line.contains("call answered") || line.contains("job is over"))
+    {
         println!("{line}");
     }
     let left = api

@@ -217,7 +217,9 @@ pub(crate) fn log() -> String {
 fn install_log() {
     static INSTALLED: std::sync::Once = std::sync::Once::new();
     INSTALLED.call_once(|| {
-        let builder = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
+        let builder = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false);
         builder.with_writer(|| Log).init();
     });
 }

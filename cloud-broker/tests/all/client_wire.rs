@@ -845,11 +845,21 @@ fn a_url_that_is_none_of_an_api_is_refused_without_telling_what_it_hides(
 async fn no_key_and_no_signature_is_in_any_log_at_any_level() {
     let fake = Fake::start(|call| {
         let refused = call.command() == "listZones";
-        std::future::ready(if refused { Reply::error(401, "unable to verify") } else { obliging(&call) })
+        std::future::ready(if refused {
+            Reply::error(401, "unable to verify")
+        } else {
+            obliging(&call)
+        })
     })
     .await;
-    let keys = ApiKeys { api_key: "logged-api-key".into(), secret_key: "logged-secret-key".into() };
-    let settings = Settings { keys, ..settings(&fake.url) };
+    let keys = ApiKeys {
+        api_key: "logged-api-key".into(),
+        secret_key: "logged-secret-key".into(),
+    };
+    let settings = Settings {
+        keys,
+        ..settings(&fake.url)
+    };
     let api = Api::new(account(&settings), "tenant", None);
     let error = api.zones().await.unwrap_err();
     tracing::error!(%error, ?error, account = ?api.account(), ?settings, "told");
@@ -857,12 +867,22 @@ async fn no_key_and_no_signature_is_in_any_log_at_any_level() {
     let job = started.job().to_string();
     started.finished().await.unwrap();
     let log = log();
-    let call = log.lines().find(|line| line.contains("call answered") && line.contains(&job));
+    let call = log
+        .lines()
+        .find(|line| line.contains("call answered") && line.contains(&job));
     let call = call.expect("the call is logged with its job");
-    for field in ["command=\"deleteLoadBalancerRule\"", "class=\"write\"", "attempt=1", "ms="] {
+    for field in [
+        "command=\"deleteLoadBalancerRule\"",
+        "class=\"write\"",
+        "attempt=1",
+        "ms=",
+    ] {
         assert!(call.contains(field), "{field} is missing in {call}");
     }
-    let signatures = fake.calls().into_iter().map(|call| call.get("signature").to_owned());
+    let signatures = fake
+        .calls()
+        .into_iter()
+        .map(|call| call.get("signature").to_owned());
     let known = ["logged-api-key", "logged-secret-key", "signature="].map(str::to_owned);
     for secret in known.into_iter().chain(signatures) {
         assert!(!log.contains(&secret), "{secret} is in the log");

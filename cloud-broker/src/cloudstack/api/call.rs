@@ -248,7 +248,11 @@ impl Api {
             return wait.end().await;
         }
         match self.job(id).await? {
-            JobFate::Pending(_) => jobs.adopt(self.account(), id, self.duty(command, None)).end().await,
+            JobFate::Pending(_) => {
+                jobs.adopt(self.account(), id, self.duty(command, None))
+                    .end()
+                    .await
+            }
             end => Ok(end),
         }
     }
@@ -451,7 +455,11 @@ impl FirstPhase {
             // Done on the spot.
             let job = Job::on_the_spot(self.job.clone(), answer.clone());
             let wait = self.over(JobFate::Succeeded(job));
-            return Ok(Taken { job: self.job.clone(), object, wait });
+            return Ok(Taken {
+                job: self.job.clone(),
+                object,
+                wait,
+            });
         }
         let reason = "neither a job nor success".to_owned();
         Err(ApiError::Odd {

@@ -58,7 +58,7 @@ fn a_job_is_asked_for_when_such_jobs_are_usually_over() {
 fn fast_jobs_are_learned_to_be_fast() {
     let mut table = JobTable::new(Pace::REAL);
     let takes = Duration::from_millis(5);
-    for number in 0..60 {
+    for number in 0..120 {
         assert_eq!(run(&mut table, &format!("j{number}"), takes).0, 1);
     }
     assert_eq!(run(&mut table, "last", takes), (1, FLOOR));
