@@ -4,6 +4,7 @@ mod client_real;
 mod client_simulator;
 mod client_support;
 mod client_wire;
+mod load_balancer_crash;
 mod load_balancer_shapes;
 mod load_balancer_support;
 mod server_life;
