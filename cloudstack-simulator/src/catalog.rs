@@ -133,6 +133,14 @@ impl Spec {
         self
     }
 
+    /// The name that texts about parameters use: that of the answer, without `response`.
+    pub(crate) fn text_name(&self) -> String {
+        let named = self
+            .envelope
+            .and_then(|envelope| envelope.strip_suffix("response"));
+        named.map_or_else(|| self.name.to_lowercase(), str::to_owned)
+    }
+
     /// Whether the command starts a job.
     pub(crate) fn is_async(&self) -> bool {
         matches!(self.run, Run::Job { .. })
@@ -212,8 +220,6 @@ const OTHERS: &[&str] = &[
     "listAccounts",
     "listUsers",
     "listNics",
-    "listVolumes",
-    "listKubernetesClusters",
     "createPortForwardingRule",
     "deleteNetworkOffering",
     "listClusters",

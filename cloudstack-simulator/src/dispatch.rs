@@ -46,14 +46,12 @@ impl Call {
 
     /// Who reads the answer.
     pub(crate) fn reader(&self) -> crate::state::show::Reader {
-        crate::state::show::Reader {
-            kind: self.caller.kind,
-        }
+        crate::state::show::Reader::of(self.caller.kind)
     }
 
     /// The error of an id that no longer names anything.
     pub(crate) fn gone(&self, parameter: &str, id: Uuid) -> ApiError {
-        ApiError::no_entity(self.command, parameter, &id.to_string())
+        ApiError::no_entity(&self.command.to_lowercase(), parameter, &id.to_string())
     }
 }
 
@@ -207,9 +205,10 @@ async fn run_spec(
     };
     {
         let world = server.world.lock();
-        call.args.check(spec.name, spec.params, &world)?;
+        let name = spec.text_name();
+        call.args.check(&name, spec.params, &world)?;
         if spec.list {
-            call.args.check(spec.name, catalog::LIST, &world)?;
+            call.args.check(&name, catalog::LIST, &world)?;
         }
         check_project(&world, &call)?;
         if world.shutting_down && matches!(spec.run, Run::Job { .. }) {

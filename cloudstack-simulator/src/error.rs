@@ -58,7 +58,7 @@ impl ApiError {
         Self::parameter(format!(
             "Unable to execute API command {} due to invalid value. Invalid parameter {parameter} value={value} due to incorrect long value \
              format, or entity does not exist or due to incorrect parameter annotation for the field in api cmd class.",
-            command.to_lowercase()
+            command
         ))
     }
 

@@ -66,7 +66,10 @@ async fn handle(server: Arc<Server>, request: Request<Incoming>) -> Result<Reply
     if path.trim_end_matches('/') != "/client/api" {
         return Ok(reply::not_found(&path));
     }
-    if method == Method::HEAD || method == Method::OPTIONS {
+    if method == Method::HEAD {
+        return Ok(reply::raw(200, reply::JSON, Bytes::new()));
+    }
+    if method == Method::OPTIONS {
         return Ok(reply::raw(200, "", Bytes::new()));
     }
     if method != Method::GET && method != Method::POST {

@@ -22,7 +22,7 @@ pub(crate) type Work =
     Box<dyn FnOnce(Arc<JobRun>) -> Pin<Box<dyn Future<Output = Result<Value, JobError>> + Send>> + Send>;
 
 /// Kinds of objects that jobs show with their id.
-const NAMED: [&str; 5] = ["IpAddress", "FirewallRule", "VirtualMachine", "Network", "Vpc"];
+const NAMED: [&str; 3] = ["IpAddress", "FirewallRule", "VirtualMachine"];
 
 /// What the first phase leaves behind.
 pub(crate) struct Started {

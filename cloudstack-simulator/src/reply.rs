@@ -8,6 +8,9 @@ use serde_json::{Map, Value, json};
 use crate::dispatch::Answer;
 use crate::error::ApiError;
 
+/// Content type of JSON answers.
+pub(crate) const JSON: &str = "application/json;charset=utf-8";
+
 /// A whole answer.
 pub(crate) type Reply = Response<Full<Bytes>>;
 
@@ -36,7 +39,7 @@ pub(crate) fn api(answer: Answer, format: Format, version: &str) -> Reply {
         .result
         .as_ref()
         .err()
-        .filter(|error| error.code != 401)
+        .filter(|error| !matches!(error.code, 400 | 401))
         .map(|error| error.text.clone());
     let versioned = !matches!(status, 400 | 401 | 429 | 432);
     let envelope = answer
@@ -49,7 +52,7 @@ pub(crate) fn api(answer: Answer, format: Format, version: &str) -> Reply {
         Format::Json => {
             let body = answer.result.unwrap_or_else(|error| error_body(&error));
             (
-                "application/json;charset=utf-8",
+                JSON,
                 Value::Object(Map::from_iter([(envelope, body)])).to_string(),
             )
         }

@@ -97,23 +97,13 @@ impl Args {
     /// Takes the parameters apart: names in lower case, `name[0].field` into maps.
     pub(crate) fn unpack(pairs: &[(String, String)]) -> Result<Self, ApiError> {
         let mut args = Self::default();
-        // The server keeps them in a hash map, so which bad name it complains about first is its own secret; the last one matches what was seen.
         for (name, value) in pairs {
             match name.find('[') {
                 None => {
                     args.values.insert(name.to_lowercase(), value.clone());
                 }
                 Some(open) => {
-                    let (index, field) = indexed(name, open).ok_or_else(|| {
-                        ApiError::with_code(
-                            430,
-                            format!(
-                                "Unable to decode parameter {}; if specifying an object array, please use parameter[index].field=XXX, e.g. \
-                                 userGroupList[0].group=httpGroup",
-                                pairs.iter().rev().map(|pair| &pair.0).find(|other| bad_index(other)).unwrap_or(name)
-                            ),
-                        )
-                    })?;
+                    let (index, field) = indexed(name, open).ok_or_else(|| bad_name(pairs, name))?;
                     let map = name.get(..open).unwrap_or_default().to_lowercase();
                     args.maps
                         .entry(map)
@@ -180,7 +170,7 @@ impl Args {
                 if value.chars().count() > most {
                     return Err(ApiError::parameter(format!(
                         "Unable to execute API command {} due to invalid value. Value greater than max allowed length {most} for param: {field}",
-                        command.to_lowercase()
+                        command
                     )));
                 }
                 Ok(())
@@ -317,8 +307,7 @@ fn check_int(command: &str, param: &Param, value: &str) -> Result<(), ApiError> 
     value.parse::<i32>().map(|_| ()).map_err(|_| {
         ApiError::parameter(format!(
             "Unable to execute API command {} due to invalid value {value} for parameter {}",
-            command.to_lowercase(),
-            param.name
+            command, param.name
         ))
     })
 }
@@ -326,7 +315,7 @@ fn check_int(command: &str, param: &Param, value: &str) -> Result<(), ApiError> 
 fn missing(command: &str, name: &str) -> ApiError {
     ApiError::parameter(format!(
         "Unable to execute API command {} due to missing parameter {name}",
-        command.to_lowercase()
+        command
     ))
 }
 
@@ -338,6 +327,29 @@ fn indexed(name: &str, open: usize) -> Option<(u32, String)> {
         return None;
     }
     Some((index.parse().ok()?, field.to_owned()))
+}
+
+/// Of several bad names the server complains about the first one in its hash map.
+fn bad_name(pairs: &[(String, String)], one: &str) -> ApiError {
+    let mut bad: Vec<&str> = pairs
+        .iter()
+        .map(|pair| pair.0.as_str())
+        .filter(|name| bad_index(name))
+        .collect();
+    bad.sort_by_key(|name| {
+        let hash = name.encode_utf16().fold(0_u32, |hash, unit| {
+            hash.wrapping_mul(31).wrapping_add(u32::from(unit))
+        });
+        (hash ^ (hash >> 16)) & 15
+    });
+    ApiError::with_code(
+        430,
+        format!(
+            "Unable to decode parameter {}; if specifying an object array, please use parameter[index].field=XXX, e.g. \
+             userGroupList[0].group=httpGroup",
+            bad.first().copied().unwrap_or(one)
+        ),
+    )
 }
 
 fn bad_index(name: &str) -> bool {

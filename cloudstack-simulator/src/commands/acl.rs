@@ -255,9 +255,7 @@ async fn applied(run: &Arc<JobRun>, id: Uuid, failure: &str) -> Result<Value, Jo
         return Err(JobError::failed(failure));
     }
     run.world(|world| {
-        let reader = crate::state::show::Reader {
-            kind: run.caller.kind,
-        };
+        let reader = crate::state::show::Reader::of(run.caller.kind);
         if let Some(item) = world.acl_items.get_mut(id) {
             item.state = RuleState::Active;
         }
@@ -305,9 +303,7 @@ async fn change(run: &Arc<JobRun>, id: Uuid, args: &Args) -> Result<Value, JobEr
         return Err(JobError::failed("Failed to update network ACL Item"));
     }
     run.world(|world| {
-        let reader = crate::state::show::Reader {
-            kind: run.caller.kind,
-        };
+        let reader = crate::state::show::Reader::of(run.caller.kind);
         let shown = world
             .acl_items
             .get(id)

@@ -103,9 +103,7 @@ fn create(world: &mut World, call: &Call) -> Result<Started, ApiError> {
         vpc: Some(vpc),
     });
     Ok(Started::job(move |run| async move {
-        let reader = crate::state::show::Reader {
-            kind: run.caller.kind,
-        };
+        let reader = crate::state::show::Reader::of(run.caller.kind);
         run.world(|world| {
             let list = world
                 .acl_lists

@@ -231,7 +231,7 @@ fn attach(run: &JobRun, id: Uuid, place: Place) -> Result<Value, JobError> {
                 row.state = AddressState::Allocated;
             }
         }
-        let reader = crate::state::show::Reader { kind: run.caller.kind };
+        let reader = crate::state::show::Reader::of(run.caller.kind);
         let shown = world.addresses.get(id).map(|row| world.show_address(row, reader)).unwrap_or_default();
         if let Some(row) = world.addresses.get_mut(id) {
             row.state = AddressState::Allocated;

@@ -59,7 +59,11 @@ fn list(world: &World, call: &Call) -> Result<Value, ApiError> {
             && fits(world, call, row)
             && super::tag::matches(world, call, row.id)
     });
-    let shown = rows.map(|row| Value::Object(world.show_address(row, call.reader())));
+    let shown = rows.map(|row| {
+        let mut fields = world.show_address(row, call.reader());
+        fields.extend(world.busy_address(row));
+        Value::Object(fields)
+    });
     dispatch::list(world, call, "publicipaddress", shown.collect())
 }
 

@@ -50,12 +50,14 @@ pub(super) const SPECS: &[Spec] = &[
     Spec::read("listServiceOfferings", SERVICE_OFFERINGS, service_offerings),
     Spec::read("listNetworkOfferings", NETWORK_OFFERINGS, network_offerings),
     Spec::read("listApis", NAME, apis),
+    Spec::read("listVolumes", &[], nothing),
+    Spec::read("listKubernetesClusters", &[], nothing),
     Spec {
-        run: crate::catalog::Run::Server(api_limit),
+        run: catalog::Run::Server(api_limit),
         ..Spec::read("getApiLimit", &[], capabilities)
     },
     Spec {
-        run: crate::catalog::Run::Server(reset_api_limit),
+        run: catalog::Run::Server(reset_api_limit),
         ..Spec::read("resetApiLimit", ACCOUNT, capabilities)
     }
     .for_admins(),
@@ -246,6 +248,11 @@ fn network_offerings(world: &World, call: &Call) -> Result<Value, ApiError> {
         "networkoffering",
         rows.map(|row| Value::Object(row.shown.clone())).collect(),
     )
+}
+
+/// Lists of what is not simulated and that nobody has.
+fn nothing(_: &World, _: &Call) -> Result<Value, ApiError> {
+    Ok(json!({}))
 }
 
 /// Commands that the caller may call, with their parameters. One that does not exist or is not allowed is 530.

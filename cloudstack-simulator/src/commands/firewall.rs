@@ -188,7 +188,7 @@ async fn created(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
             .get(id)
             .filter(|_| ok)
             .ok_or_else(|| JobError::failed("Failed to create firewall rule"))?;
-        Ok(json!({ "firewallrule": world.show_firewall(rule, crate::state::show::Reader { kind: run.caller.kind }) }))
+        Ok(json!({ "firewallrule": world.show_firewall(rule, crate::state::show::Reader::of(run.caller.kind)) }))
     })
 }
 
@@ -223,7 +223,7 @@ fn update(world: &mut World, call: &Call) -> Result<Started, ApiError> {
                 .firewall_rules
                 .get(id)
                 .ok_or_else(|| JobError::failed("Failed to update firewall rule"))?;
-            Ok(json!({ "firewallrule": world.show_firewall(rule, crate::state::show::Reader { kind: run.caller.kind }) }))
+            Ok(json!({ "firewallrule": world.show_firewall(rule, crate::state::show::Reader::of(run.caller.kind)) }))
         })
     }))
 }
@@ -233,46 +233,58 @@ pub(super) async fn apply_firewall(run: &Arc<JobRun>, address: Uuid) -> bool {
     let Some(network) = run.world(|world| world.addresses.get(address).and_then(|row| row.network)) else {
         return true;
     };
-    if run.world(|world| world.has_router(network)) {
-        let _held = run.lock(LockKey::Address(address)).await;
-        let router = run.world(|world| world.router_of(network));
-        let first = run.world(|world| {
-            let active = world
-                .firewall_on(address)
-                .any(|rule| rule.state == RuleState::Active);
-            !active
-                && !world
-                    .rules_on(address)
-                    .any(|rule| rule.state == RuleState::Active)
-        });
-        if first {
-            let command = run.world(|world| Command::addresses(world, network));
-            if !run.send(router, command).await {
-                return false;
-            }
-        }
-        let command = run.world(|world| Command::firewall(world, address));
+    if !run.world(|world| world.has_router(network)) {
+        let sent = run.world(|world| states(world, address));
+        run.world(|world| settle(world, &sent));
+        return true;
+    }
+    let _held = run.lock(LockKey::Address(address)).await;
+    let router = run.world(|world| world.router_of(network));
+    let first = run.world(|world| {
+        let active = world
+            .firewall_on(address)
+            .any(|rule| rule.state == RuleState::Active);
+        !active
+            && !world
+                .rules_on(address)
+                .any(|rule| rule.state == RuleState::Active)
+    });
+    if first {
+        let command = run.world(|world| Command::addresses(world, network));
         if !run.send(router, command).await {
             return false;
         }
     }
-    run.world(|world| {
-        let gone: Vec<Uuid> = world
-            .firewall_on(address)
-            .filter(|rule| rule.state == RuleState::Deleting)
-            .map(|rule| rule.id)
-            .collect();
-        for id in gone {
-            world.firewall_rules.remove(id);
-            world.tags.retain(|tag| tag.resource != id);
-        }
-        world
-            .firewall_rules
-            .iter_mut()
-            .filter(|rule| rule.address == address)
-            .for_each(|rule| rule.state = RuleState::Active);
-    });
+    let (sent, command) = run.world(|world| (states(world, address), Command::firewall(world, address)));
+    if !run.send(router, command).await {
+        return false;
+    }
+    run.world(|world| settle(world, &sent));
     true
+}
+
+/// Firewall rules of an address as they are sent.
+fn states(world: &World, address: Uuid) -> Vec<(Uuid, RuleState)> {
+    world
+        .firewall_on(address)
+        .map(|rule| (rule.id, rule.state))
+        .collect()
+}
+
+/// The router took the rules: deleted ones are gone, new ones active. What changed meanwhile waits for the next time.
+fn settle(world: &mut World, sent: &[(Uuid, RuleState)]) {
+    for (id, state) in sent {
+        if *state == RuleState::Deleting {
+            world.firewall_rules.remove(*id);
+            world.tags.retain(|tag| tag.resource != *id);
+        } else if let Some(rule) = world
+            .firewall_rules
+            .get_mut(*id)
+            .filter(|rule| rule.state == RuleState::Add)
+        {
+            rule.state = RuleState::Active;
+        }
+    }
 }
 
 fn list(world: &World, call: &Call) -> Result<Value, ApiError> {

@@ -286,9 +286,7 @@ async fn created(run: &Arc<JobRun>, id: Uuid, (opens, opened): (bool, bool)) -> 
             .rules
             .get(id)
             .ok_or_else(|| JobError::failed("Failed to create load balancer rule"))?;
-        let reader = crate::state::show::Reader {
-            kind: run.caller.kind,
-        };
+        let reader = crate::state::show::Reader::of(run.caller.kind);
         Ok(json!({ "loadbalancer": world.show_rule(rule, reader) }))
     })
 }

@@ -148,6 +148,8 @@ fn set_state(run: &JobRun, id: Uuid, state: MachineState) {
                     fields.insert(super::machine_list::FREED.into(), json!("false"));
                 }
                 machine.shown.insert("details".into(), details);
+                machine.shown.remove("bootmode");
+                machine.shown.remove("boottype");
             }
         }
     });
@@ -164,7 +166,7 @@ fn mark_busy(run: &JobRun, id: Uuid) {
 fn result(run: &JobRun, id: Uuid) -> Result<Value, JobError> {
     run.world(|world| {
         let machine = world.machines.get(id).ok_or_else(|| JobError::failed("the machine is gone"))?;
-        Ok(json!({ "virtualmachine": show(world, machine, &Details::everything(), Reader { kind: run.caller.kind }) }))
+        Ok(json!({ "virtualmachine": show(world, machine, &Details::everything(), Reader::of(run.caller.kind)) }))
     })
 }
 

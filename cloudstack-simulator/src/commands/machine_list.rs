@@ -161,6 +161,9 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("group", &["group", "groupid"]),
 ];
 
+/// Milliseconds until a machine that started has statistics.
+const FIRST_MEASURE: u64 = 300_000;
+
 /// A detail that only root admins see.
 pub(super) const FREED: &str = "Message.ReservedCapacityFreed.Flag";
 
@@ -206,12 +209,15 @@ pub(super) fn show(world: &World, machine: &Machine, details: &Details, reader: 
             .collect(),
     );
     if machine.state != MachineState::Running {
-        ["hostid", "hostname", "hostcontrolstate", "bootmode", "boottype"]
+        ["hostid", "hostname", "hostcontrolstate"]
             .iter()
             .for_each(|name| drop(fields.remove(*name)));
     }
     show_cards(machine, details, &mut fields);
-    if details.has("stats") && machine.state == MachineState::Running {
+    let measured = machine
+        .updated
+        .is_none_or(|since| reader.since(since) > FIRST_MEASURE);
+    if details.has("stats") && machine.state == MachineState::Running && measured {
         fields.extend(object(json!({
             "cpuused": "10%", "networkkbsread": 32768, "networkkbswrite": 16384, "diskkbsread": 0, "diskkbswrite": 0, "memorykbs": 0,
             "memoryintfreekbs": 0, "memorytargetkbs": 0, "diskioread": 0, "diskiowrite": 0,

@@ -75,10 +75,14 @@ fn create(world: &mut World, call: &Call) -> Result<Value, ApiError> {
         .map_or_else(|| owner_of(call), |vpc| vpc.owner);
     call.must_own(world, owner)?;
     let offered = |network: &&Network| network.shown.get("networkofferingid") == Some(&json!(offering));
-    let like = world
+    // One of the same owner first: the network domain goes by owner.
+    let sample = world
         .networks
         .iter()
-        .find(offered)
+        .filter(offered)
+        .find(|network| network.owner == owner);
+    let like = sample
+        .or_else(|| world.networks.iter().find(offered))
         .map(|network| (network.shown.clone(), network.services.clone()));
     let (mut shown, services) =
         like.ok_or_else(|| ApiError::invalid("only offerings of networks that exist are simulated"))?;
@@ -170,6 +174,10 @@ fn create_vpc(world: &mut World, call: &Call) -> Result<Started, ApiError> {
     shown.extend(object(
         json!({ "displaytext": name, "cidr": call.args.text("cidr"), "created": call.now.text() }),
     ));
+    let own = world.networks.iter().find(|network| network.owner == owner);
+    if let Some(domain) = own.and_then(|network| network.shown.get("networkdomain")) {
+        shown.insert("networkdomain".into(), domain.clone());
+    }
     let zone = call.args.uuid("zoneid").unwrap_or_default();
     world.vpcs.insert(Vpc {
         id,
@@ -196,7 +204,7 @@ fn create_vpc(world: &mut World, call: &Call) -> Result<Started, ApiError> {
                 .vpcs
                 .get(id)
                 .ok_or_else(|| JobError::failed("Failed to create VPC"))?;
-            Ok(json!({ "vpc": world.show_vpc(vpc, Reader { kind: run.caller.kind }) }))
+            Ok(json!({ "vpc": world.show_vpc(vpc, Reader::of(run.caller.kind)) }))
         })
     })
     .created("None", id))

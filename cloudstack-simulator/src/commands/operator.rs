@@ -7,6 +7,7 @@ use crate::dispatch::{self, Call};
 use crate::error::ApiError;
 use crate::request::{Entity, Kind, Param, may};
 use crate::scope::Scope;
+use crate::state::load::made_up;
 use crate::state::show::object;
 use crate::state::{Owner, RoleKind, World};
 
@@ -52,14 +53,20 @@ fn quarantined(world: &World, call: &Call) -> Result<Value, ApiError> {
     let all = call.caller.kind == RoleKind::Root;
     let rows = world.addresses.iter().filter_map(|row| {
         let (owner, until) = row.quarantine.filter(|(_, until)| *until > call.now)?;
-        let Owner::Account(id) = owner else { return None };
-        if !all && id != call.caller.account {
+        let (id, name) = match owner {
+            Owner::Account(id) => (id, world.accounts.get(id)?.name.clone()),
+            Owner::Project(id) => (
+                made_up("projectaccount", &id.to_string()),
+                world.projects.get(id)?.account_name.clone(),
+            ),
+            Owner::Domain(_) => return None,
+        };
+        if !all && owner != Owner::Account(call.caller.account) {
             return None;
         }
-        let account = world.accounts.get(id)?;
         Some(json!({
-            "id": crate::state::load::made_up("quarantine", &row.address), "ipaddress": row.address, "previousownerid": id,
-            "previousownername": account.name, "created": call.now.text(), "enddate": until.text(),
+            "id": made_up("quarantine", &row.address), "ipaddress": row.address, "previousownerid": id,
+            "previousownername": name, "created": call.now.text(), "enddate": until.text(),
         }))
     });
     dispatch::list(world, call, "quarantinedips", rows.collect())

@@ -99,12 +99,7 @@ async fn apply(run: &Arc<JobRun>, id: Uuid, change: Change) -> Result<Value, Job
                 "Failed to update load balancer rule: {text}"
             )));
         }
-        let shown = world.show_rule(
-            rule,
-            crate::state::show::Reader {
-                kind: run.caller.kind,
-            },
-        );
+        let shown = world.show_rule(rule, crate::state::show::Reader::of(run.caller.kind));
         settle(world, before.network);
         Ok(json!({ "loadbalancer": shown }))
     })

@@ -145,7 +145,7 @@ async fn applied(run: &Arc<JobRun>, id: Uuid, (rule, network): (Uuid, Uuid)) -> 
             .rules
             .get(rule)
             .ok_or_else(|| JobError::failed("Failed to create stickiness policy"))?;
-        Ok(json!({ "stickinesspolicies": shown(world, rule, Reader { kind: run.caller.kind }) }))
+        Ok(json!({ "stickinesspolicies": shown(world, rule, Reader::of(run.caller.kind)) }))
     })
 }
 

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::clock::Stamp;
+
 use super::{
     AclItem, AclList, Address, FirewallRule, Job, JobStatus, Machine, Network, Object, Owner, Policy,
     RoleKind, Rule, Tag, Vpc, World,
@@ -23,10 +25,24 @@ pub(crate) const MANAGEMENT_SERVER: &str = "4ed00000-0000-4000-8000-000000000001
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reader {
     /// Kind of the caller's role.
-    pub(crate) kind: RoleKind,
+    kind: RoleKind,
+    now: Stamp,
 }
 
 impl Reader {
+    /// A caller with a role of this kind, now.
+    pub(crate) fn of(kind: RoleKind) -> Self {
+        Self {
+            kind,
+            now: Stamp::now(),
+        }
+    }
+
+    /// Milliseconds since an earlier moment.
+    pub(crate) fn since(self, earlier: Stamp) -> u64 {
+        self.now.since(earlier)
+    }
+
     /// Root admins see more fields.
     pub(crate) fn is_root(self) -> bool {
         self.kind == RoleKind::Root
@@ -67,11 +83,9 @@ impl World {
 
     /// The `tags` array of an object.
     pub(crate) fn show_tags(&self, resource: Uuid) -> Value {
-        Value::Array(
-            self.tags_of(resource)
-                .map(|tag| Value::Object(self.show_tag(tag)))
-                .collect(),
-        )
+        self.tags_of(resource)
+            .map(|tag| json!({ "key": tag.key, "value": tag.value }))
+            .collect()
     }
 
     /// One tag.
@@ -96,7 +110,7 @@ impl World {
         fields.extend(object(json!({
             "id": address.id,
             "ipaddress": address.address,
-            "allocated": address.allocated.map(crate::clock::Stamp::text),
+            "allocated": address.allocated.map(Stamp::text),
             "zoneid": address.zone,
             "zonename": self.zone_name(address.zone),
             "issourcenat": address.source_nat,
@@ -123,18 +137,6 @@ impl World {
         })));
         if let Some(owner) = address.owner {
             fields.extend(self.owner_fields(owner));
-        }
-        let works = |job: &&Job| {
-            job.instance == Some(("IpAddress", Some(address.id))) && matches!(job.status, JobStatus::Pending)
-        };
-        if let Some(job) = self
-            .jobs
-            .iter()
-            .rev()
-            .find(works)
-            .filter(|_| address.state == super::AddressState::Allocated)
-        {
-            fields.extend(object(json!({ "jobid": job.id, "jobstatus": 0 })));
         }
         if reader.is_root() {
             fields.insert("fordisplay".into(), json!(true));
@@ -306,7 +308,7 @@ impl World {
             "managementserverid": (status == 0).then_some(MANAGEMENT_SERVER),
             "managementservername": (status == 0).then_some("localhost"),
             "created": job.created.text(),
-            "completed": job.completed.map(crate::clock::Stamp::text),
+            "completed": job.completed.map(Stamp::text),
             "jobid": job.id,
             "jobstatus": status,
         }))
@@ -328,6 +330,16 @@ impl World {
             "state": (policy.state == super::RuleState::Deleting).then_some("Revoked"),
             "fordisplay": reader.is_root().then_some(true),
         }))
+    }
+
+    /// The job fields of an address that is being worked on, for lists.
+    pub(crate) fn busy_address(&self, address: &Address) -> Object {
+        let works = |job: &&Job| {
+            job.instance == Some(("IpAddress", Some(address.id))) && matches!(job.status, JobStatus::Pending)
+        };
+        let job = self.jobs.iter().rev().find(works);
+        job.map(|job| object(json!({ "jobid": job.id, "jobstatus": 0 })))
+            .unwrap_or_default()
     }
 
     /// The job fields of a machine that is being worked on.

@@ -141,7 +141,7 @@ pub(super) fn network(kind: &str, tier: bool) -> Object {
         "type": kind, "traffictype": "Guest", "broadcastdomaintype": "Vlan", "acltype": acl_type, "service": services, "issystem": false,
         "networkofferingconservemode": true, "restartrequired": false, "specifyipranges": kind == "Shared", "specifyvlan": kind == "Shared",
         "canusefordeploy": true, "ispersistent": false, "redundantrouter": false, "tags": [], "details": {}, "displaynetwork": true,
-        "networkdomain": "cs.internal", "egressdefaultpolicy": (kind == "Isolated" && !tier).then_some(false), "hasannotations": false,
+        "networkdomain": (kind != "L2").then_some("cs.internal"), "egressdefaultpolicy": (kind == "Isolated" && !tier).then_some(false), "hasannotations": false,
     }))
 }
 

@@ -59,21 +59,27 @@ struct Player {
     outcome: Outcome,
 }
 
+/// Delays of jobs in milliseconds.
+pub fn delays(router: u64, commands: &[(&str, u64)]) -> Delays {
+    let millis = Duration::from_millis;
+    let by_command = commands
+        .iter()
+        .map(|(name, time)| ((*name).to_owned(), millis(*time)))
+        .collect();
+    Delays {
+        router: millis(router),
+        by_command,
+        ..Delays::default()
+    }
+}
+
 /// Plays a scenario against a simulator of its own.
-pub async fn play(name: &str, file: &Path, racing: bool) -> Outcome {
+pub async fn play(name: &str, file: &Path, delays: Delays) -> Outcome {
     let seed_text = std::fs::read_to_string(file.with_file_name("seed.json")).unwrap();
     let seed = Seed::parse(&seed_text).unwrap();
     let keys = Keys::generate(&seed);
-    let job = if racing {
-        Duration::from_millis(200)
-    } else {
-        Duration::ZERO
-    };
     let options = Options {
-        delays: Delays {
-            job,
-            ..Delays::default()
-        },
+        delays,
         lock_scale: 0.02,
         ..Options::default()
     };
