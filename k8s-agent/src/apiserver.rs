@@ -74,7 +74,12 @@ impl Access {
         let config = self.config().await?;
         let quota = Quota::per_second(self.qps).allow_burst(self.burst);
         Ok(Clients {
-            work: client(&config, "controllers", Some(Arc::new(RateLimiter::direct(quota))), metrics)?,
+            work: client(
+                &config,
+                "controllers",
+                Some(Arc::new(RateLimiter::direct(quota))),
+                metrics,
+            )?,
             lease: client(&config, "leader-election", None, metrics)?,
         })
     }
@@ -82,9 +87,14 @@ impl Access {
     async fn config(&self) -> Result<Config, AccessError> {
         let mut config = match (&self.kubeconfig, &self.master) {
             (Some(path), _) => {
-                let refuse = |error| AccessError::Kubeconfig { path: path.clone(), why: without_content(&error) };
+                let refuse = |error| AccessError::Kubeconfig {
+                    path: path.clone(),
+                    why: without_content(&error),
+                };
                 let file = Kubeconfig::read_from(path).map_err(refuse)?;
-                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(refuse)?
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                    .await
+                    .map_err(refuse)?
             }
             (None, Some(_)) => Config::new(http::Uri::from_static("https://replaced.invalid")),
             (None, None) => Config::incluster().map_err(AccessError::NoPod)?,
@@ -117,8 +127,7 @@ fn without_content(error: &KubeconfigError) -> String {
         KubeconfigError::KindMismatch
         | KubeconfigError::ApiVersionMismatch
         | KubeconfigError::FindPath
-        | KubeconfigError::ParseProxyUrl(_)
-        | KubeconfigError::ParseNoProxy(_) => "it holds settings that can't be used".to_owned(),
+        | KubeconfigError::ParseProxyUrl(_) => "it holds settings that can't be used".to_owned(),
     }
 }
 
@@ -134,19 +143,31 @@ fn client(
         config.headers.push((header::USER_AGENT, agent));
     }
     let namespace = config.default_namespace.clone();
-    let host: Arc<str> = config.cluster_url.authority().map_or("", |authority| authority.as_str()).into();
+    let host: Arc<str> = config
+        .cluster_url
+        .authority()
+        .map_or("", |authority| authority.as_str())
+        .into();
     let inner = Client::try_from(config).map_err(AccessError::Client)?;
     let metrics = metrics.clone();
     let metered = service_fn(move |request: Request<Body>| {
-        let (inner, limit, metrics, host) = (inner.clone(), limit.clone(), metrics.clone(), Arc::clone(&host));
+        let (inner, limit, metrics, host) =
+            (inner.clone(), limit.clone(), metrics.clone(), Arc::clone(&host));
         async move {
             if let Some(limit) = limit {
                 limit.until_ready().await;
             }
             let (method, began) = (request.method().clone(), clock::now());
             let answer = send(&inner, request).await;
-            let code = answer.as_ref().map_or("<error>".to_owned(), |answer| answer.status().as_u16().to_string());
-            metrics.api_request(&host, method.as_str(), &code, clock::now().saturating_duration_since(began));
+            let code = answer.as_ref().map_or("<error>".to_owned(), |answer| {
+                answer.status().as_u16().to_string()
+            });
+            metrics.api_request(
+                &host,
+                method.as_str(),
+                &code,
+                clock::now().saturating_duration_since(began),
+            );
             answer
         }
     });
@@ -154,9 +175,13 @@ fn client(
 }
 
 async fn send(inner: &Client, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
-    tokio::time::timeout(PATIENCE, inner.send(request)).await.unwrap_or_else(|_| {
-        Err(kube::Error::Service(format!("kube-apiserver did not answer within {} s", PATIENCE.as_secs()).into()))
-    })
+    tokio::time::timeout(PATIENCE, inner.send(request))
+        .await
+        .unwrap_or_else(|_| {
+            Err(kube::Error::Service(
+                format!("kube-apiserver did not answer within {} s", PATIENCE.as_secs()).into(),
+            ))
+        })
 }
 
 /// The wall clock as Kubernetes writes it.
@@ -186,7 +211,11 @@ pub fn is_invalid(error: &kube::Error) -> bool {
 
 /// What kube-apiserver answered, if it did.
 pub fn code(error: &kube::Error) -> Option<u16> {
-    if let kube::Error::Api(status) = error { Some(status.code) } else { None }
+    if let kube::Error::Api(status) = error {
+        Some(status.code)
+    } else {
+        None
+    }
 }
 
 /// Errors of kube-apiserver in words that say what to do.
@@ -200,12 +229,19 @@ impl Explained for kube::Error {
         if let Self::Api(status) = self {
             let message = &status.message;
             return match status.code {
-                403 => format!("the service account may not {verb} {resource}: add that rule to its role ({message})"),
-                401 => format!("kube-apiserver does not accept our credentials: check the token or certificate ({message})"),
+                403 => format!(
+                    "the service account may not {verb} {resource}: add that rule to its role ({message})"
+                ),
+                401 => format!(
+                    "kube-apiserver does not accept our credentials: check the token or certificate ({message})"
+                ),
                 _ => format!("kube-apiserver refused to {verb} {resource}: {message}"),
             };
         }
-        format!("kube-apiserver can't be reached to {verb} {resource}: {}", runtime::log::chain(self))
+        format!(
+            "kube-apiserver can't be reached to {verb} {resource}: {}",
+            runtime::log::chain(self)
+        )
     }
 }
 
@@ -215,7 +251,9 @@ impl Explained for kube::runtime::watcher::Error {
         match self {
             Watch::InitialListFailed(error) => error.explain("list", resource),
             Watch::WatchStartFailed(error) | Watch::WatchFailed(error) => error.explain(verb, resource),
-            Watch::WatchError(status) => format!("kube-apiserver ended the watch of {resource}: {}", status.message),
+            Watch::WatchError(status) => {
+                format!("kube-apiserver ended the watch of {resource}: {}", status.message)
+            }
             Watch::NoResourceVersion => format!("kube-apiserver can't watch {resource}"),
         }
     }
@@ -236,16 +274,29 @@ mod tests {
         let path = dir.path().join("kubeconfig");
         std::fs::write(&path, "users: [{name: u, user: {token: TOPSECRET}}}]").unwrap();
         let one = NonZeroU32::MIN;
-        let access = Access { kubeconfig: Some(path.clone()), master: None, qps: one, burst: one };
-        let Err(error) = access.clients(&Metrics::default()).await else { panic!("it was read") };
+        let access = Access {
+            kubeconfig: Some(path.clone()),
+            master: None,
+            qps: one,
+            burst: one,
+        };
+        let Err(error) = access.clients(&Metrics::default()).await else {
+            panic!("it was read")
+        };
         let text = runtime::log::chain(&error);
-        assert!(text.contains("kubeconfig can't be used") && !text.contains("TOPSECRET"), "{text}");
+        assert!(
+            text.contains("kubeconfig can't be used") && !text.contains("TOPSECRET"),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_missing_rule_is_named_with_verb_and_resource() {
         let text = refusal(403, "nodes \"n1\" is forbidden").explain("delete", "nodes");
-        assert!(text.contains("may not delete nodes") && text.contains("add that rule"), "{text}");
+        assert!(
+            text.contains("may not delete nodes") && text.contains("add that rule"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -258,6 +309,10 @@ mod tests {
 
     #[test]
     fn refusals_are_told_apart_by_their_code() {
-        assert!(is_conflict(&refusal(409, "")) && is_not_found(&refusal(404, "")) && is_invalid(&refusal(422, "")));
+        assert!(
+            is_conflict(&refusal(409, ""))
+                && is_not_found(&refusal(404, ""))
+                && is_invalid(&refusal(422, ""))
+        );
     }
 }

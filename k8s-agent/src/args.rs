@@ -30,7 +30,10 @@ impl CommandLine {
         let command = ignored::add_to(Flags::command());
         let matches = command.try_get_matches_from(runtime::flags::normalise(argv))?;
         let flags = Flags::from_arg_matches(&matches)?;
-        Ok(Self { flags, ignored: ignored::given(&matches) })
+        Ok(Self {
+            flags,
+            ignored: ignored::given(&matches),
+        })
     }
 }
 

@@ -65,7 +65,9 @@ impl Broker {
             cluster_uid: ArcSwap::default(),
             described: watch::Sender::new(None),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Who this cluster is, in every call from now on.
@@ -85,28 +87,49 @@ impl Broker {
 
     /// Whether the broker understands a feature beyond the first version of the contract.
     pub fn offers(&self, feature: &str) -> bool {
-        self.description().is_some_and(|it| it.features.iter().any(|word| word == feature))
+        self.description()
+            .is_some_and(|it| it.features.iter().any(|word| word == feature))
     }
 
     /// The longest `wait` that Ensure and Delete may ask for.
     pub fn longest_wait(&self) -> Duration {
-        let told = self.description().and_then(|it| it.limits.as_ref().and_then(|limits| limits.max_wait));
-        told.and_then(|wait| Duration::try_from(wait).ok()).map_or(LONGEST_WAIT, |wait| wait.min(LONGEST_WAIT))
+        let told = self
+            .description()
+            .and_then(|it| it.limits.as_ref().and_then(|limits| limits.max_wait));
+        told.and_then(|wait| Duration::try_from(wait).ok())
+            .map_or(LONGEST_WAIT, |wait| wait.min(LONGEST_WAIT))
     }
 
     /// Where the machines behind these nodes are: one result for each key, in the order of the keys.
-    pub async fn lookup_instances(&self, keys: Vec<v1::InstanceKey>) -> Result<Vec<v1::InstanceResult>, Fault> {
-        let limit = self.description().and_then(|it| it.limits.as_ref().map(|limits| limits.max_lookup_keys));
-        let most = limit.filter(|most| *most > 0).map_or(MOST_KEYS, |most| (most as usize).min(MOST_KEYS));
+    pub async fn lookup_instances(
+        &self,
+        keys: Vec<v1::InstanceKey>,
+    ) -> Result<Vec<v1::InstanceResult>, Fault> {
+        let limit = self
+            .description()
+            .and_then(|it| it.limits.as_ref().map(|limits| limits.max_lookup_keys));
+        let most = limit
+            .filter(|most| *most > 0)
+            .map_or(MOST_KEYS, |most| (most as usize).min(MOST_KEYS));
         let mut results = Vec::with_capacity(keys.len());
         for keys in keys.chunks(most) {
-            let message = v1::LookupInstancesRequest { caller: Some(self.caller()), keys: keys.to_vec() };
-            let answer = self.call("LookupInstances", READING, message, async |mut client, request| {
-                client.lookup_instances(request).await
-            });
+            let message = v1::LookupInstancesRequest {
+                caller: Some(self.caller()),
+                keys: keys.to_vec(),
+            };
+            let answer = self.call(
+                "LookupInstances",
+                READING,
+                message,
+                async |mut client, request| client.lookup_instances(request).await,
+            );
             let answer = answer.await?;
             if answer.results.len() != keys.len() {
-                let text = format!("the broker answered {} of {} keys", answer.results.len(), keys.len());
+                let text = format!(
+                    "the broker answered {} of {} keys",
+                    answer.results.len(),
+                    keys.len()
+                );
                 return Err(Fault::new(FaultKind::Internal, "INCOMPLETE_ANSWER", text));
             }
             results.extend(answer.results);
@@ -122,9 +145,12 @@ impl Broker {
         message.caller = Some(self.caller());
         message.fence = Some(self.fence()?);
         let deadline = ALLOWANCE + waiting(message.wait);
-        self.write(self.call("EnsureLoadBalancer", deadline, message, async |mut client, request| {
-            client.ensure_load_balancer(request).await
-        }))
+        self.write(self.call(
+            "EnsureLoadBalancer",
+            deadline,
+            message,
+            async |mut client, request| client.ensure_load_balancer(request).await,
+        ))
         .await
     }
 
@@ -136,9 +162,12 @@ impl Broker {
         message.caller = Some(self.caller());
         message.fence = Some(self.fence()?);
         let deadline = ALLOWANCE + waiting(message.wait);
-        self.write(self.call("DeleteLoadBalancer", deadline, message, async |mut client, request| {
-            client.delete_load_balancer(request).await
-        }))
+        self.write(self.call(
+            "DeleteLoadBalancer",
+            deadline,
+            message,
+            async |mut client, request| client.delete_load_balancer(request).await,
+        ))
         .await
     }
 
@@ -148,15 +177,23 @@ impl Broker {
         mut message: v1::ListLoadBalancersRequest,
     ) -> Result<v1::ListLoadBalancersResponse, Fault> {
         message.caller = Some(self.caller());
-        self.call("ListLoadBalancers", READING, message, async |mut client, request| {
-            client.list_load_balancers(request).await
-        })
+        self.call(
+            "ListLoadBalancers",
+            READING,
+            message,
+            async |mut client, request| client.list_load_balancers(request).await,
+        )
         .await
     }
 
     async fn describe(&self) -> Result<v1::DescribeResponse, Fault> {
-        let message = v1::DescribeRequest { caller: Some(self.caller()) };
-        self.call("Describe", QUICK, message, async |mut client, request| client.describe(request).await).await
+        let message = v1::DescribeRequest {
+            caller: Some(self.caller()),
+        };
+        self.call("Describe", QUICK, message, async |mut client, request| {
+            client.describe(request).await
+        })
+        .await
     }
 
     fn caller(&self) -> Caller {
@@ -168,23 +205,44 @@ impl Broker {
     }
 
     fn fence(&self) -> Result<v1::Fence, Fault> {
-        let Fence { lease_uid, transitions } = self.shared.leadership.fence().map_err(|_| not_leading())?;
-        Ok(v1::Fence { lease_uid, transitions })
+        let Fence {
+            lease_uid,
+            transitions,
+        } = self.shared.leadership.fence().map_err(|_| not_leading())?;
+        Ok(v1::Fence {
+            lease_uid,
+            transitions,
+        })
     }
 
     async fn write<T>(&self, call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        self.shared.leadership.hold(call).await.unwrap_or_else(|_| Err(not_leading()))
+        self.shared
+            .leadership
+            .hold(call)
+            .await
+            .unwrap_or_else(|_| Err(not_leading()))
     }
 
-    async fn call<Q, A, F>(&self, name: &'static str, deadline: Duration, message: Q, call: F) -> Result<A, Fault>
+    async fn call<Q, A, F>(
+        &self,
+        name: &'static str,
+        deadline: Duration,
+        message: Q,
+        call: F,
+    ) -> Result<A, Fault>
     where
         F: AsyncFnOnce(CloudBrokerClient<Channel>, Request<Q>) -> Result<Response<A>, Status>,
     {
-        let client = CloudBrokerClient::new(self.shared.link.channel()).max_decoding_message_size(LARGEST_ANSWER);
+        let client =
+            CloudBrokerClient::new(self.shared.link.channel()).max_decoding_message_size(LARGEST_ANSWER);
         let id = Uuid::new_v4();
         let mut request = Request::new(message);
         request.set_timeout(deadline);
-        let trace = format!("00-{}-{}-01", Uuid::new_v4().simple(), &id.simple().to_string().get(..16).unwrap_or_default());
+        let trace = format!(
+            "00-{}-{}-01",
+            Uuid::new_v4().simple(),
+            &id.simple().to_string().get(..16).unwrap_or_default()
+        );
         for (name, value) in [("x-request-id", id.to_string()), ("traceparent", trace)] {
             if let Ok(value) = MetadataValue::try_from(value) {
                 request.metadata_mut().insert(name, value);
@@ -196,7 +254,11 @@ impl Broker {
         let answer = match answer {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(status)) => Err(fault(name, status)),
-            Err(_) => Err(Fault::new(FaultKind::Unreachable, "NO_ANSWER", format!("the broker did not answer {name} in time"))),
+            Err(_) => Err(Fault::new(
+                FaultKind::Unreachable,
+                "NO_ANSWER",
+                format!("the broker did not answer {name} in time"),
+            )),
         };
         let took = clock::now().saturating_duration_since(began);
         let outcome = answer.as_ref().map_or_else(|fault| fault.kind.word(), |_| "ok");
@@ -207,18 +269,25 @@ impl Broker {
 }
 
 fn waiting(wait: Option<prost_types::Duration>) -> Duration {
-    wait.and_then(|wait| Duration::try_from(wait).ok()).unwrap_or_default()
+    wait.and_then(|wait| Duration::try_from(wait).ok())
+        .unwrap_or_default()
 }
 
 fn not_leading() -> Fault {
-    Fault::new(FaultKind::Conflict, "NOT_LEADING", "this process does not lead any more, so it may change nothing")
+    Fault::new(
+        FaultKind::Conflict,
+        "NOT_LEADING",
+        "this process does not lead any more, so it may change nothing",
+    )
 }
 
 /// The fault in a status; a broken link is told with its cause, which the status itself hides.
 fn fault(call: &str, status: Status) -> Fault {
     let cause = std::error::Error::source(&status).map(runtime::log::chain);
     let mut fault = Fault::from(status);
-    if fault.kind == FaultKind::Unreachable && let Some(cause) = cause {
+    if fault.kind == FaultKind::Unreachable
+        && let Some(cause) = cause
+    {
         fault.text = format!("the broker can't be reached: {cause}");
     } else if fault.is_unimplemented() {
         fault.text = format!("the broker does not serve {call}: it is older than this agent");
@@ -233,7 +302,9 @@ mod tests {
     #[test]
     fn a_broken_link_is_told_with_its_cause() {
         let mut status = Status::unavailable("transport error");
-        status.set_source(Arc::new(std::io::Error::other("unix:///run/b.sock: No such file or directory")));
+        status.set_source(Arc::new(std::io::Error::other(
+            "unix:///run/b.sock: No such file or directory",
+        )));
         let fault = fault("Describe", status);
         assert_eq!(fault.kind, FaultKind::Unreachable);
         assert!(fault.text.contains("unix:///run/b.sock"), "{}", fault.text);

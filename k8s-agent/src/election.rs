@@ -56,7 +56,9 @@ impl Election {
     /// Tries to lead, leads, and renews until `stop`, then gives the lease up. Returns early only when the lease is lost.
     pub async fn run(mut self, stop: CancellationToken) -> Ended {
         self.metrics.set_leader(&self.name, false);
-        let Some((lease, sent)) = stop.run_until_cancelled(self.acquire()).await else { return Ended::Stopped };
+        let Some((lease, sent)) = stop.run_until_cancelled(self.acquire()).await else {
+            return Ended::Stopped;
+        };
         self.began(&lease, sent);
         let ended = self.hold(lease, sent, &stop).await;
         self.throne.end();
@@ -65,11 +67,16 @@ impl Election {
     }
 
     fn began(&self, lease: &Lease, sent: Instant) {
-        self.throne.lead(Fence::of(lease), Some(sent + self.timing().lease));
+        self.throne
+            .lead(Fence::of(lease), Some(sent + self.timing().lease));
         self.metrics.set_leader(&self.name, true);
         let identity = self.candidate.identity();
         tracing::info!(lease = %self.name, identity, transitions = Fence::of(lease).transitions, "this process leads");
-        self.events.publish(&Subject::of(lease), &Reason::LEADER_ELECTION, format!("{identity} became leader"));
+        self.events.publish(
+            &Subject::of(lease),
+            &Reason::LEADER_ELECTION,
+            format!("{identity} became leader"),
+        );
     }
 
     fn timing(&self) -> Timing {
@@ -100,7 +107,11 @@ impl Election {
         loop {
             let deadline = renewed + self.timing().renew_deadline;
             let next = deadline.min(clock::now() + self.timing().retry);
-            if stop.run_until_cancelled(tokio::time::sleep_until(next.into())).await.is_none() {
+            if stop
+                .run_until_cancelled(tokio::time::sleep_until(next.into()))
+                .await
+                .is_none()
+            {
                 self.give_up(&lease).await;
                 return Ended::Stopped;
             }
@@ -113,11 +124,14 @@ impl Election {
                 Attempt::Held(held) => {
                     renewed = sent;
                     fault.clear();
-                    self.throne.lead(Fence::of(&held), Some(sent + self.timing().lease));
+                    self.throne
+                        .lead(Fence::of(&held), Some(sent + self.timing().lease));
                     known = Some((*held).clone());
                     lease = *held;
                 }
-                Attempt::Other(holder) if holder.is_empty() => return Ended::Lost("somebody took it away".to_owned()),
+                Attempt::Other(holder) if holder.is_empty() => {
+                    return Ended::Lost("somebody took it away".to_owned());
+                }
                 Attempt::Other(holder) => return Ended::Lost(format!("{holder} holds it now")),
                 Attempt::Fault(why) => {
                     tracing::warn!(lease = %self.name, fault = %why, "the lease could not be renewed, trying again");
@@ -133,14 +147,21 @@ impl Election {
         match tokio::time::timeout(patience, self.attempt_now(known)).await {
             Ok(Ok(attempt)) => attempt,
             Ok(Err(fault)) => Attempt::Fault(fault),
-            Err(_) => Attempt::Fault(format!("kube-apiserver did not answer within {} s", patience.as_secs())),
+            Err(_) => Attempt::Fault(format!(
+                "kube-apiserver did not answer within {} s",
+                patience.as_secs()
+            )),
         }
     }
 
     async fn attempt_now(&mut self, known: Option<Lease>) -> Result<Attempt, String> {
         if let Some(lease) = known {
             let renewal = self.candidate.renewal(&lease, timestamp());
-            match self.leases.replace(&self.name, &PostParams::default(), &renewal).await {
+            match self
+                .leases
+                .replace(&self.name, &PostParams::default(), &renewal)
+                .await
+            {
                 Ok(written) => return Ok(self.held(written)),
                 Err(error) if apiserver::is_conflict(&error) || apiserver::is_not_found(&error) => {
                     self.metrics.lease_read(&self.name);
@@ -149,13 +170,20 @@ impl Election {
             }
         }
         let read = clock::now();
-        let lease = self.leases.get_opt(&self.name).await.map_err(|e| e.explain("get", "leases.coordination.k8s.io"))?;
+        let lease = self
+            .leases
+            .get_opt(&self.name)
+            .await
+            .map_err(|e| e.explain("get", "leases.coordination.k8s.io"))?;
         let written = match self.candidate.decide(lease.as_ref(), read, timestamp()) {
             Act::Wait { holder } | Act::StepDown { holder } => return Ok(Attempt::Other(holder)),
             Act::Create(lease) => (self.leases.create(&PostParams::default(), &lease).await, "create"),
-            Act::Take(lease) | Act::Renew(lease) => {
-                (self.leases.replace(&self.name, &PostParams::default(), &lease).await, "update")
-            }
+            Act::Take(lease) | Act::Renew(lease) => (
+                self.leases
+                    .replace(&self.name, &PostParams::default(), &lease)
+                    .await,
+                "update",
+            ),
         };
         match written {
             (Ok(written), _) => Ok(self.held(written)),

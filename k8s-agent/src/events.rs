@@ -142,7 +142,10 @@ reasons! {
 impl Reason {
     /// A reason that a broker or another part gives in its own words.
     pub fn told(kind: Kind, word: impl Into<String>) -> Self {
-        Self { kind, word: Cow::Owned(word.into()) }
+        Self {
+            kind,
+            word: Cow::Owned(word.into()),
+        }
     }
 }
 
@@ -227,21 +230,32 @@ impl Recorder {
     /// A recorder and the writer that must run for its events to be written.
     pub fn new(metrics: Metrics) -> (Self, Writer) {
         let (waiting, taken) = mpsc::channel(WAITING);
-        let recorder = Self { component: Component::Process, waiting, metrics: metrics.clone() };
+        let recorder = Self {
+            component: Component::Process,
+            waiting,
+            metrics: metrics.clone(),
+        };
         (recorder, Writer::new(taken, metrics))
     }
 
     /// The same recorder in another one's name.
     #[must_use]
     pub fn of(&self, component: Component) -> Self {
-        Self { component, ..self.clone() }
+        Self {
+            component,
+            ..self.clone()
+        }
     }
 
     /// Tells what happened. The text says what, to which object, and what to do, without times or ids of jobs, so that the same happening
     /// has the same text.
     pub fn publish(&self, subject: &Subject, reason: &Reason, text: impl Into<String>) {
-        let happening =
-            Happening { component: self.component, subject: subject.clone(), reason: reason.clone(), text: text.into() };
+        let happening = Happening {
+            component: self.component,
+            subject: subject.clone(),
+            reason: reason.clone(),
+            text: text.into(),
+        };
         if self.waiting.try_send(happening).is_err() {
             self.metrics.event_dropped();
         }

@@ -38,8 +38,11 @@ pub enum TimingError {
 impl Timing {
     /// Refuses times that can't work.
     pub fn check(self) -> Result<Self, TimingError> {
-        let named =
-            [("lease-duration", self.lease), ("renew-deadline", self.renew_deadline), ("retry-period", self.retry)];
+        let named = [
+            ("lease-duration", self.lease),
+            ("renew-deadline", self.renew_deadline),
+            ("retry-period", self.retry),
+        ];
         if let Some((name, _)) = named.into_iter().find(|(_, time)| time.is_zero()) {
             return Err(TimingError::Zero(name));
         }
@@ -65,7 +68,11 @@ pub struct Fence {
 impl Fence {
     /// The fence that a lease stands for.
     pub fn of(lease: &Lease) -> Self {
-        let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or_default();
+        let transitions = lease
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.lease_transitions)
+            .unwrap_or_default();
         Self {
             lease_uid: lease.metadata.uid.clone().unwrap_or_default(),
             transitions: u64::try_from(transitions).unwrap_or_default(),
@@ -108,7 +115,14 @@ pub struct Candidate {
 impl Candidate {
     /// A candidate that has seen nothing yet.
     pub fn new(namespace: &str, name: &str, identity: String, timing: Timing) -> Self {
-        Self { name: name.to_owned(), namespace: namespace.to_owned(), identity, timing, seen: None, leads: false }
+        Self {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            identity,
+            timing,
+            seen: None,
+            leads: false,
+        }
     }
 
     /// What this process calls itself.
@@ -152,7 +166,11 @@ impl Candidate {
                 Act::Take(Box::new(self.takeover(lease, wall)))
             };
         }
-        if self.leads { Act::StepDown { holder } } else { Act::Wait { holder } }
+        if self.leads {
+            Act::StepDown { holder }
+        } else {
+            Act::Wait { holder }
+        }
     }
 
     /// The record with a new sign of life, for a leader that knows the lease as it wrote it last.
@@ -184,9 +202,13 @@ impl Candidate {
     }
 
     fn is_over(&self, spec: &LeaseSpec, now: Instant) -> bool {
-        let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let seconds = spec
+            .lease_duration_seconds
+            .and_then(|seconds| u64::try_from(seconds).ok());
         let duration = seconds.map_or(self.timing.lease, Duration::from_secs);
-        self.seen.as_ref().is_some_and(|(_, since)| now.saturating_duration_since(*since) > duration)
+        self.seen
+            .as_ref()
+            .is_some_and(|(_, since)| now.saturating_duration_since(*since) > duration)
     }
 
     fn first_record(&self, wall: Timestamp) -> Lease {

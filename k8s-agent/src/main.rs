@@ -12,7 +12,11 @@ fn main() -> ExitCode {
     let log = flags.log.clone();
     runtime::host::run("k8s-agent", &log, async |host| {
         if !ignored.is_empty() {
-            let flags = ignored.iter().map(|name| format!("--{name}")).collect::<Vec<_>>().join(", ");
+            let flags = ignored
+                .iter()
+                .map(|name| format!("--{name}"))
+                .collect::<Vec<_>>()
+                .join(", ");
             tracing::warn!(%flags, "flags without an effect here");
         }
         let settings = Settings::try_from(flags).map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
@@ -24,5 +28,9 @@ fn main() -> ExitCode {
 fn explain(error: &clap::Error) -> ExitCode {
     // Nothing can be done about a closed terminal.
     let _ = error.print();
-    if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if error.use_stderr() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }

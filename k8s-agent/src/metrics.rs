@@ -193,8 +193,16 @@ impl Metrics {
     }
 
     fn register_queues(&self, registry: &mut Registry) {
-        registry.register("workqueue_adds", "Keys added to a work queue", self.queue_adds.clone());
-        registry.register("workqueue_retries", "Keys that come back after a failure", self.queue_retries.clone());
+        registry.register(
+            "workqueue_adds",
+            "Keys added to a work queue",
+            self.queue_adds.clone(),
+        );
+        registry.register(
+            "workqueue_retries",
+            "Keys that come back after a failure",
+            self.queue_retries.clone(),
+        );
         registry.register(
             "workqueue_queue_duration_seconds",
             "How long a key was due before work on it began",
@@ -209,22 +217,42 @@ impl Metrics {
     }
 
     fn register_process(&self, registry: &mut Registry) {
-        registry.register("leader_election_master_status", "1 while this process leads", self.leader.clone());
+        registry.register(
+            "leader_election_master_status",
+            "1 while this process leads",
+            self.leader.clone(),
+        );
         registry.register(
             "leader_election_slowpath",
             "Renewals of the lease that had to read it first",
             self.leader_slow.clone(),
         );
-        registry.register("running_managed_controllers", "Controllers that run", self.controllers.clone());
-        registry.register("rest_client_requests", "Requests to kube-apiserver", self.api_requests.clone());
+        registry.register(
+            "running_managed_controllers",
+            "Controllers that run",
+            self.controllers.clone(),
+        );
+        registry.register(
+            "rest_client_requests",
+            "Requests to kube-apiserver",
+            self.api_requests.clone(),
+        );
         registry.register(
             "rest_client_request_duration_seconds",
             "How long kube-apiserver took to answer",
             self.api_seconds.clone(),
         );
         registry.register("kubernetes_build_info", "What is running", self.build.clone());
-        self.build.get_or_create(&Build { git_version: env!("CARGO_PKG_VERSION") }).set(1);
-        registry.register("k8s_agent_broker_calls", "Calls to the broker", self.broker_calls.clone());
+        self.build
+            .get_or_create(&Build {
+                git_version: env!("CARGO_PKG_VERSION"),
+            })
+            .set(1);
+        registry.register(
+            "k8s_agent_broker_calls",
+            "Calls to the broker",
+            self.broker_calls.clone(),
+        );
         registry.register(
             "k8s_agent_broker_call_duration_seconds",
             "How long the broker took to answer",
@@ -321,37 +349,69 @@ impl Metrics {
     }
 
     /// Reads a queue at each scrape, until `read` answers nothing.
-    pub fn watch_queue(&self, name: &'static str, read: impl Fn() -> Option<Reading> + Send + Sync + 'static) {
+    pub fn watch_queue(
+        &self,
+        name: &'static str,
+        read: impl Fn() -> Option<Reading> + Send + Sync + 'static,
+    ) {
         self.queues.watch(name, Arc::new(read));
     }
 
     /// Whether this process leads.
     pub fn set_leader(&self, lease: &str, leads: bool) {
-        self.leader.get_or_create(&LeaseName { name: lease.to_owned() }).set(i64::from(leads));
+        self.leader
+            .get_or_create(&LeaseName {
+                name: lease.to_owned(),
+            })
+            .set(i64::from(leads));
     }
 
     /// A renewal of the lease had to read it first.
     pub fn lease_read(&self, lease: &str) {
-        self.leader_slow.get_or_create(&LeaseName { name: lease.to_owned() }).inc();
+        self.leader_slow
+            .get_or_create(&LeaseName {
+                name: lease.to_owned(),
+            })
+            .inc();
     }
 
     /// A controller runs from now on.
     pub fn controller_runs(&self, name: &'static str) {
-        self.controllers.get_or_create(&Managed { name, manager: "cloud-controller-manager" }).set(1);
+        self.controllers
+            .get_or_create(&Managed {
+                name,
+                manager: "cloud-controller-manager",
+            })
+            .set(1);
     }
 
     /// A request to kube-apiserver was answered, or failed with the code `<error>`.
     pub fn api_request(&self, host: &str, method: &str, code: &str, took: Duration) {
         let (host, method) = (host.to_owned(), method.to_owned());
-        let labels = ApiVerb { verb: method.clone(), host: host.clone() };
-        self.api_seconds.get_or_create(&labels).observe(took.as_secs_f64());
-        self.api_requests.get_or_create(&ApiRequest { code: code.to_owned(), method, host }).inc();
+        let labels = ApiVerb {
+            verb: method.clone(),
+            host: host.clone(),
+        };
+        self.api_seconds
+            .get_or_create(&labels)
+            .observe(took.as_secs_f64());
+        self.api_requests
+            .get_or_create(&ApiRequest {
+                code: code.to_owned(),
+                method,
+                host,
+            })
+            .inc();
     }
 
     /// A call to the broker ended: `ok`, or the word of the fault.
     pub fn broker_call(&self, call: &'static str, outcome: &'static str, took: Duration) {
-        self.broker_calls.get_or_create(&BrokerCall { call, outcome }).inc();
-        self.broker_seconds.get_or_create(&Named { name: call }).observe(took.as_secs_f64());
+        self.broker_calls
+            .get_or_create(&BrokerCall { call, outcome })
+            .inc();
+        self.broker_seconds
+            .get_or_create(&Named { name: call })
+            .observe(took.as_secs_f64());
     }
 
     /// Whether the broker answers.
@@ -366,15 +426,21 @@ impl Metrics {
 
     /// A run over the nodes looked at this many: from its own cache, and with the broker's help.
     pub fn nodes_looked_at(&self, cache: u64, cloud: u64) {
-        self.nodes_processed.get_or_create(&Path { path: "cache" }).inc_by(cache);
-        self.nodes_processed.get_or_create(&Path { path: "cloud" }).inc_by(cloud);
+        self.nodes_processed
+            .get_or_create(&Path { path: "cache" })
+            .inc_by(cache);
+        self.nodes_processed
+            .get_or_create(&Path { path: "cloud" })
+            .inc_by(cloud);
     }
 
     /// An ensure or delete of a load balancer ended.
     pub fn balancer_operation(&self, operation: &'static str, outcome: &'static str, took: Duration) {
         let labels = Operation { operation, outcome };
         self.balancer_operations.get_or_create(&labels).inc();
-        self.balancer_seconds.get_or_create(&labels).observe(took.as_secs_f64());
+        self.balancer_seconds
+            .get_or_create(&labels)
+            .observe(took.as_secs_f64());
     }
 }
 

@@ -60,20 +60,44 @@ struct Stages {
 /// Runs until the host shuts down.
 pub async fn run(host: Host, settings: Settings) -> anyhow::Result<()> {
     let metrics = Metrics::default();
+    let clients = settings.access.clients(&metrics).await?;
+    if let Some(settings) = settings
+        .keepalived
+        .as_ref()
+        .filter(|keepalived| keepalived.dry_run)
+    {
+        return crate::keepalived::print_dry_run(clients.work, settings).await;
+    }
+    run_with(host, settings, clients, metrics).await
+}
+
+/// The same with clients that are there already.
+pub async fn run_with(
+    host: Host,
+    settings: Settings,
+    clients: Clients,
+    metrics: Metrics,
+) -> anyhow::Result<()> {
     host.metrics(|registry| metrics.register(registry));
     let described = settings.describe();
     host.configz("k8s-agent", move || described.clone());
     if let Some(address) = runtime::admin::serve(&host, &settings.admin, PORT).await? {
         tracing::info!(%address, "health and metrics are served");
     }
-    let clients = settings.access.clients(&metrics).await?;
     let process_id = Uuid::new_v4().to_string();
     let (events, writer) = Recorder::new(metrics.clone());
     let (throne, leadership) = Leadership::contested();
     check_election(&host, &leadership);
     let broker = connect(&host, &settings, (&leadership, &metrics, &process_id))?;
     let election = settings.election.clone();
-    let candidate = (election, process_id, clients.clone(), throne, events.clone(), metrics.clone());
+    let candidate = (
+        election,
+        process_id,
+        clients.clone(),
+        throne,
+        events.clone(),
+        metrics.clone(),
+    );
     let work = clients.work.clone();
     let context = Arc::new(Context {
         host: host.clone(),
@@ -102,32 +126,59 @@ fn connect(
     settings: &Settings,
     (leadership, metrics, process_id): (&Leadership, &Metrics, &str),
 ) -> anyhow::Result<Option<Broker>> {
-    let Some(broker) = &settings.broker else { return Ok(None) };
+    let Some(broker) = &settings.broker else {
+        return Ok(None);
+    };
     let tls = broker.files.clone().map(ClientTls::load).transpose()?;
     let link = Link::connect(host, broker.addresses.clone(), tls);
-    Ok(Some(Broker::new(link, leadership.clone(), metrics.clone(), process_id.to_owned())))
+    Ok(Some(Broker::new(
+        link,
+        leadership.clone(),
+        metrics.clone(),
+        process_id.to_owned(),
+    )))
 }
 
 /// A leader that neither renews nor ends is stuck; a follower is well.
 fn check_election(host: &Host, leadership: &Leadership) {
     let leadership = leadership.clone();
-    host.health().check("leaderElection", move || match leadership.overdue() {
-        Some(overdue) if overdue > STUCK => {
-            Err(format!("the lease ran out {} s ago and the process did not end", overdue.as_secs()))
-        }
-        _ => Ok(()),
-    });
+    host.health()
+        .check("leaderElection", move || match leadership.overdue() {
+            Some(overdue) if overdue > STUCK => Err(format!(
+                "the lease ran out {} s ago and the process did not end",
+                overdue.as_secs()
+            )),
+            _ => Ok(()),
+        });
 }
 
-type Office = (Option<ElectionSettings>, String, Clients, Throne, Recorder, Metrics);
+type Office = (
+    Option<ElectionSettings>,
+    String,
+    Clients,
+    Throne,
+    Recorder,
+    Metrics,
+);
 
 /// Gets the lease and keeps it; without election the process leads from its start.
 async fn hold_office(host: &Host, office: Office, stages: &Stages) {
     let (settings, process_id, clients, throne, events, metrics) = office;
-    let Some(ElectionSettings { namespace, name, timing }) = settings else {
+    let Some(ElectionSettings {
+        namespace,
+        name,
+        timing,
+    }) = settings
+    else {
         let transitions = u64::try_from(clock::unix().as_millis()).unwrap_or(u64::MAX);
         tracing::info!("this process acts without leader election; be sure that no other one does");
-        throne.lead(Fence { lease_uid: process_id, transitions }, None);
+        throne.lead(
+            Fence {
+                lease_uid: process_id,
+                transitions,
+            },
+            None,
+        );
         stages.release.cancelled().await;
         throne.end();
         return;
@@ -150,8 +201,13 @@ async fn hold_office(host: &Host, office: Office, stages: &Stages) {
 /// The name of this machine, or of the pod.
 fn hostname() -> String {
     let read = |path| std::fs::read_to_string(path).ok();
-    let name = read("/proc/sys/kernel/hostname").or_else(|| read("/etc/hostname")).unwrap_or_default();
-    Some(name.trim()).filter(|name| !name.is_empty()).unwrap_or("k8s-agent").to_owned()
+    let name = read("/proc/sys/kernel/hostname")
+        .or_else(|| read("/etc/hostname"))
+        .unwrap_or_default();
+    Some(name.trim())
+        .filter(|name| !name.is_empty())
+        .unwrap_or("k8s-agent")
+        .to_owned()
 }
 
 async fn write_events(writer: Writer, client: kube::Client, stages: &Stages) {
@@ -181,7 +237,10 @@ async fn lead_and_drain(context: Arc<Context>, stages: &Stages) {
         tracing::warn!("some work is not finished; the next leader takes it up");
     }
     stages.flush.cancel();
-    if tokio::time::timeout(FLUSH, stages.flushed.cancelled()).await.is_err() {
+    if tokio::time::timeout(FLUSH, stages.flushed.cancelled())
+        .await
+        .is_err()
+    {
         tracing::warn!("some events were not written");
     }
     stages.release.cancel();
@@ -195,7 +254,12 @@ fn start_describing(context: &Arc<Context>, identified: CancellationToken) {
     let host = context.host.clone();
     host.spawn("describe", async move {
         let stop = context.stop();
-        let Some(uid) = stop.run_until_cancelled(cluster_uid(&context.client, &kubernetes)).await else { return };
+        let Some(uid) = stop
+            .run_until_cancelled(cluster_uid(&context.client, &kubernetes))
+            .await
+        else {
+            return;
+        };
         if let Some(broker) = &context.broker {
             broker.set_cluster_uid(uid);
         }
@@ -236,14 +300,31 @@ async fn cluster_uid(client: &kube::Client, ready: &Gate) -> String {
 /// Watches, and starts the controllers as soon as everything has been seen once.
 async fn start_work(context: &Arc<Context>) {
     let stop = context.stop();
-    let (nodes, services, client) = (context.nodes.clone(), context.services.clone(), context.client.clone());
+    let (nodes, services, client) = (
+        context.nodes.clone(),
+        context.services.clone(),
+        context.client.clone(),
+    );
     let (node_api, service_api) = (Api::all(client.clone()), Api::all(client));
     let node_stop = stop.clone();
-    context.host.spawn("watch-nodes", async move { nodes.run(node_api, node_stop).await });
-    context.host.spawn("watch-services", async move { services.run(service_api, stop).await });
+    context
+        .host
+        .spawn("watch-nodes", async move { nodes.run(node_api, node_stop).await });
+    context.host.spawn(
+        "watch-services",
+        async move { services.run(service_api, stop).await },
+    );
     context.nodes.synced().await;
     start_node_controllers(context);
     context.services.synced().await;
+    if context
+        .settings
+        .controllers
+        .iter()
+        .any(|controller| controller == Controller::Service)
+    {
+        crate::service::start(context);
+    }
 }
 
 fn start_node_controllers(context: &Arc<Context>) {

@@ -92,14 +92,23 @@ struct Entry {
 
 impl Entry {
     fn is_idle(&self) -> bool {
-        self.due_since.is_none() && self.running_since.is_none() && self.waits_for.is_none() && self.failures == 0
+        self.due_since.is_none()
+            && self.running_since.is_none()
+            && self.waits_for.is_none()
+            && self.failures == 0
     }
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
     /// An empty queue.
     pub fn new(backoff: Backoff) -> Self {
-        Self { backoff, due: VecDeque::new(), keys: HashMap::new(), waiting: BTreeMap::new(), sequence: 0 }
+        Self {
+            backoff,
+            due: VecDeque::new(),
+            keys: HashMap::new(),
+            waiting: BTreeMap::new(),
+            sequence: 0,
+        }
     }
 
     /// Makes a key due now. False if it was due already.
@@ -140,12 +149,19 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.wake(now);
         let key = self.due.pop_front()?;
         let entry = self.keys.entry(key.clone()).or_default();
-        let waited = entry.due_since.take().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let waited = entry
+            .due_since
+            .take()
+            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         entry.running_since = Some(now);
         if let Some(slot) = entry.waits_for.take() {
             self.waiting.remove(&slot);
         }
-        Some(Taken { key, failures: entry.failures, waited })
+        Some(Taken {
+            key,
+            failures: entry.failures,
+            waited,
+        })
     }
 
     /// Gives a key back. Answers how long the work took; nothing if nobody worked on it.
@@ -176,7 +192,11 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// When [`State::take`] may have something to give, if nothing is added before; now, if something is due.
     pub fn next_due(&self, now: Instant) -> Option<Instant> {
-        if self.due.is_empty() { self.waiting.keys().next().map(|(at, _)| *at) } else { Some(now) }
+        if self.due.is_empty() {
+            self.waiting.keys().next().map(|(at, _)| *at)
+        } else {
+            Some(now)
+        }
     }
 
     /// Keys that are due.

@@ -78,8 +78,14 @@ impl<K: Watched> Default for Watch<K> {
     fn default() -> Self {
         let writer = Writer::new(());
         let store = writer.as_reader();
-        let shared = Shared { writer: Mutex::new(Some(writer)), listeners: Mutex::default() };
-        Self { store, shared: Arc::new(shared) }
+        let shared = Shared {
+            writer: Mutex::new(Some(writer)),
+            listeners: Mutex::default(),
+        };
+        Self {
+            store,
+            shared: Arc::new(shared),
+        }
     }
 }
 
@@ -88,7 +94,10 @@ impl<K: Watched> Watch<K> {
     pub fn listen(&self, listener: impl Fn(&Change<K>) + Send + Sync + 'static) {
         let mut listeners = self.shared.listeners.lock();
         for object in self.store.state() {
-            listener(&Change { old: None, new: Some(object) });
+            listener(&Change {
+                old: None,
+                new: Some(object),
+            });
         }
         listeners.push(Arc::new(listener));
     }
@@ -96,7 +105,11 @@ impl<K: Watched> Watch<K> {
     /// The object as it was seen last. `namespace` is empty for kinds without.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         let reference = ObjectRef::new(name);
-        self.store.get(&if namespace.is_empty() { reference } else { reference.within(namespace) })
+        self.store.get(&if namespace.is_empty() {
+            reference
+        } else {
+            reference.within(namespace)
+        })
     }
 
     /// All objects, in the order of their names.
@@ -115,10 +128,15 @@ impl<K: Watched> Watch<K> {
 
     /// Lists and watches until `stop`, through whatever happens. A second call returns at once.
     pub async fn run(&self, api: Api<K>, stop: CancellationToken) {
-        let Some(mut writer) = self.shared.writer.lock().take() else { return };
+        let Some(mut writer) = self.shared.writer.lock().take() else {
+            return;
+        };
         let kind = K::plural(&());
-        let mut events =
-            std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff().modify(Watched::trim));
+        let mut events = std::pin::pin!(
+            watcher(api, watcher::Config::default())
+                .default_backoff()
+                .modify(Watched::trim)
+        );
         let mut fault = String::new();
         while let Some(Some(event)) = stop.run_until_cancelled(events.next()).await {
             match event {
@@ -170,19 +188,33 @@ impl<K: Watched> Watch<K> {
 }
 
 fn by_reference<K: Watched>(objects: Vec<Arc<K>>) -> HashMap<ObjectRef<K>, Arc<K>> {
-    objects.into_iter().map(|object| (ObjectRef::from_obj(object.as_ref()), object)).collect()
+    objects
+        .into_iter()
+        .map(|object| (ObjectRef::from_obj(object.as_ref()), object))
+        .collect()
 }
 
-fn changes<R: Eq + Hash, K: Watched>(mut before: HashMap<R, Arc<K>>, after: HashMap<R, Arc<K>>) -> Vec<Change<K>> {
+fn changes<R: Eq + Hash, K: Watched>(
+    mut before: HashMap<R, Arc<K>>,
+    after: HashMap<R, Arc<K>>,
+) -> Vec<Change<K>> {
     let mut changes: Vec<Change<K>> = after
         .into_iter()
-        .map(|(reference, new)| Change { old: before.remove(&reference), new: Some(new) })
+        .map(|(reference, new)| Change {
+            old: before.remove(&reference),
+            new: Some(new),
+        })
         .filter(|change| match (&change.old, &change.new) {
-            (Some(old), Some(new)) => old.resource_version() != new.resource_version() || old.uid() != new.uid(),
+            (Some(old), Some(new)) => {
+                old.resource_version() != new.resource_version() || old.uid() != new.uid()
+            }
             _ => true,
         })
         .collect();
-    changes.extend(before.into_values().map(|old| Change { old: Some(old), new: None }));
+    changes.extend(before.into_values().map(|old| Change {
+        old: Some(old),
+        new: None,
+    }));
     changes
 }
 
@@ -207,8 +239,10 @@ mod tests {
         let heard = Heard::default();
         let log = Arc::clone(&heard);
         watch.listen(move |change| {
-            let uid = |node: &Option<Arc<Node>>| node.as_ref().and_then(|node| node.uid()).unwrap_or("-".into());
-            log.lock().push(format!("{}>{}", uid(&change.old), uid(&change.new)));
+            let uid =
+                |node: &Option<Arc<Node>>| node.as_ref().and_then(|node| node.uid()).unwrap_or("-".into());
+            log.lock()
+                .push(format!("{}>{}", uid(&change.old), uid(&change.new)));
         });
         (watch, writer, heard)
     }
@@ -263,13 +297,21 @@ mod tests {
     fn what_nobody_reads_is_not_kept() {
         let mut node = node("n", "a", "1");
         node.metadata.managed_fields = Some(Vec::new());
-        node.status = Some(NodeStatus { images: Some(vec![ContainerImage::default()]), ..NodeStatus::default() });
+        node.status = Some(NodeStatus {
+            images: Some(vec![ContainerImage::default()]),
+            ..NodeStatus::default()
+        });
         node.trim();
         assert_eq!(node.metadata.managed_fields, None);
         assert_eq!(node.status.unwrap().images, None);
         let mut service = Service::default();
-        service.metadata.annotations =
-            Some([("kubectl.kubernetes.io/last-applied-configuration".to_owned(), "{}".to_owned())].into());
+        service.metadata.annotations = Some(
+            [(
+                "kubectl.kubernetes.io/last-applied-configuration".to_owned(),
+                "{}".to_owned(),
+            )]
+            .into(),
+        );
         service.trim();
         assert_eq!(service.metadata.annotations.unwrap().len(), 0);
     }

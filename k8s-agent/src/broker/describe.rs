@@ -37,7 +37,9 @@ impl Broker {
         let mut fault = None;
         let mut retry = FIRST_RETRY;
         loop {
-            let Some(answer) = stop.run_until_cancelled(self.describe()).await else { return };
+            let Some(answer) = stop.run_until_cancelled(self.describe()).await else {
+                return;
+            };
             self.shared.metrics.set_broker_up(answer.is_ok());
             let wait = match answer {
                 Ok(answer) => {
@@ -88,12 +90,18 @@ fn speaks_ours(answer: &DescribeResponse) -> Result<(), String> {
     if (min..=max).contains(&CONTRACT_VERSION) {
         return Ok(());
     }
-    Err(format!("the broker speaks versions {min} to {max} of the contract and this agent version {CONTRACT_VERSION}: update the older one"))
+    Err(format!(
+        "the broker speaks versions {min} to {max} of the contract and this agent version {CONTRACT_VERSION}: update the older one"
+    ))
 }
 
 fn refresh(answer: &DescribeResponse) -> Duration {
-    let told = answer.refresh_interval.and_then(|interval| Duration::try_from(interval).ok());
-    told.filter(|interval| !interval.is_zero()).unwrap_or(USUAL).clamp(SHORTEST, LONGEST)
+    let told = answer
+        .refresh_interval
+        .and_then(|interval| Duration::try_from(interval).ok());
+    told.filter(|interval| !interval.is_zero())
+        .unwrap_or(USUAL)
+        .clamp(SHORTEST, LONGEST)
 }
 
 /// The broker's findings, and what only the agent can see.
@@ -109,21 +117,36 @@ fn lines(answer: &DescribeResponse, now: Duration) -> BTreeSet<Line> {
         })
         .collect();
     let mut own = |severity: Severity, reason: &str, text: String| {
-        lines.insert(Line { severity: severity.into(), reason: reason.to_owned(), object: "broker".to_owned(), text });
+        lines.insert(Line {
+            severity: severity.into(),
+            reason: reason.to_owned(),
+            object: "broker".to_owned(),
+            text,
+        });
     };
     if let Err(text) = speaks_ours(answer) {
         own(Severity::Error, "CONTRACT_TOO_FAR_APART", text);
     }
     let here = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    if answer.server_time.is_some_and(|there| (there.seconds - here).abs() > CLOCKS_APART) {
-        let text = "the clocks of broker and agent are more than half a minute apart: check NTP on both machines";
+    if answer
+        .server_time
+        .is_some_and(|there| (there.seconds - here).abs() > CLOCKS_APART)
+    {
+        let text =
+            "the clocks of broker and agent are more than half a minute apart: check NTP on both machines";
         own(Severity::Warning, "CLOCKS_APART", text.to_owned());
     }
     lines
 }
 
 fn tell(now: BTreeSet<Line>, before: &BTreeSet<Line>) -> BTreeSet<Line> {
-    for Line { severity, reason, object, text } in now.difference(before) {
+    for Line {
+        severity,
+        reason,
+        object,
+        text,
+    } in now.difference(before)
+    {
         match Severity::try_from(*severity).unwrap_or_default() {
             Severity::Error => tracing::error!(%reason, %object, "finding: {text}"),
             Severity::Warning => tracing::warn!(%reason, %object, "finding: {text}"),
@@ -143,7 +166,11 @@ mod tests {
     use rstest::rstest;
 
     fn answer() -> DescribeResponse {
-        DescribeResponse { contract_min: 1, contract_max: 1, ..DescribeResponse::default() }
+        DescribeResponse {
+            contract_min: 1,
+            contract_max: 1,
+            ..DescribeResponse::default()
+        }
     }
 
     #[rstest]
@@ -153,29 +180,57 @@ mod tests {
     #[case::too_seldom(Some(86_400), 600)]
     fn the_broker_says_how_often_to_ask(#[case] seconds: Option<i64>, #[case] expected: u64) {
         let refresh_interval = seconds.map(|seconds| prost_types::Duration { seconds, nanos: 0 });
-        assert_eq!(refresh(&DescribeResponse { refresh_interval, ..answer() }), Duration::from_secs(expected));
+        assert_eq!(
+            refresh(&DescribeResponse {
+                refresh_interval,
+                ..answer()
+            }),
+            Duration::from_secs(expected)
+        );
     }
 
     #[test]
     fn a_contract_too_far_apart_is_a_finding_and_says_who_is_older() {
-        let newer = DescribeResponse { contract_min: 2, contract_max: 3, ..answer() };
+        let newer = DescribeResponse {
+            contract_min: 2,
+            contract_max: 3,
+            ..answer()
+        };
         assert!(speaks_ours(&newer).is_err());
-        assert!(lines(&newer, Duration::ZERO).iter().any(|line| line.reason == "CONTRACT_TOO_FAR_APART"));
+        assert!(
+            lines(&newer, Duration::ZERO)
+                .iter()
+                .any(|line| line.reason == "CONTRACT_TOO_FAR_APART")
+        );
         assert!(lines(&answer(), Duration::ZERO).is_empty());
     }
 
     #[test]
     fn clocks_apart_are_a_finding() {
-        let server_time = Some(prost_types::Timestamp { seconds: 1000, nanos: 0 });
-        let answer = DescribeResponse { server_time, ..answer() };
+        let server_time = Some(prost_types::Timestamp {
+            seconds: 1000,
+            nanos: 0,
+        });
+        let answer = DescribeResponse {
+            server_time,
+            ..answer()
+        };
         assert!(lines(&answer, Duration::from_secs(1020)).is_empty());
         assert_eq!(lines(&answer, Duration::from_secs(1040)).len(), 1);
     }
 
     #[test]
     fn a_finding_is_told_once_while_it_stays() {
-        let finding = Finding { severity: 2, reason: "X".into(), object: "network a".into(), text: "no".into() };
-        let answer = DescribeResponse { findings: vec![finding], ..answer() };
+        let finding = Finding {
+            severity: 2,
+            reason: "X".into(),
+            object: "network a".into(),
+            text: "no".into(),
+        };
+        let answer = DescribeResponse {
+            findings: vec![finding],
+            ..answer()
+        };
         let told = tell(lines(&answer, Duration::ZERO), &BTreeSet::new());
         assert_eq!(told.difference(&told).count(), 0);
         assert_eq!(told.len(), 1);

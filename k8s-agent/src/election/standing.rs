@@ -47,7 +47,9 @@ impl Leadership {
     /// The fence for a writing call; only while the lease can't have run out.
     pub fn fence(&self) -> Result<Fence, NotLeading> {
         match &*self.0.borrow() {
-            Standing::Leading { fence, until } if until.is_none_or(|until| clock::now() < until) => Ok(fence.clone()),
+            Standing::Leading { fence, until } if until.is_none_or(|until| clock::now() < until) => {
+                Ok(fence.clone())
+            }
             Standing::Leading { .. } | Standing::Waiting | Standing::Ended => Err(NotLeading),
         }
     }
@@ -60,7 +62,9 @@ impl Leadership {
     /// For how long this process has believed that it leads although its lease could have run out; nothing if all is well.
     pub fn overdue(&self) -> Option<Duration> {
         match &*self.0.borrow() {
-            Standing::Leading { until: Some(until), .. } => clock::now().checked_duration_since(*until),
+            Standing::Leading {
+                until: Some(until), ..
+            } => clock::now().checked_duration_since(*until),
             Standing::Leading { until: None, .. } | Standing::Waiting | Standing::Ended => None,
         }
     }
@@ -68,7 +72,11 @@ impl Leadership {
     /// Waits until this process leads. Never ends if it never does.
     pub async fn begun(&self) {
         let mut standing = self.0.clone();
-        if standing.wait_for(|standing| matches!(standing, Standing::Leading { .. })).await.is_err() {
+        if standing
+            .wait_for(|standing| matches!(standing, Standing::Leading { .. }))
+            .await
+            .is_err()
+        {
             std::future::pending::<()>().await;
         }
     }
@@ -127,7 +135,10 @@ mod tests {
     use super::*;
 
     fn fence() -> Fence {
-        Fence { lease_uid: "lease".into(), transitions: 3 }
+        Fence {
+            lease_uid: "lease".into(),
+            transitions: 3,
+        }
     }
 
     #[tokio::test]
@@ -145,7 +156,10 @@ mod tests {
     async fn a_running_action_is_dropped_when_the_lease_could_have_run_out() {
         let (throne, leadership) = Leadership::contested();
         throne.lead(fence(), Some(clock::now() + Duration::from_millis(20)));
-        assert_eq!(leadership.hold(std::future::pending::<()>()).await, Err(NotLeading));
+        assert_eq!(
+            leadership.hold(std::future::pending::<()>()).await,
+            Err(NotLeading)
+        );
         assert_eq!(leadership.fence(), Err(NotLeading), "no renewal came");
     }
 
@@ -164,7 +178,9 @@ mod tests {
     async fn losing_the_lease_drops_a_running_action() {
         let (throne, leadership) = Leadership::contested();
         throne.lead(fence(), None);
-        let (held, ()) = tokio::join!(leadership.hold(std::future::pending::<()>()), async { throne.end() });
+        let (held, ()) = tokio::join!(leadership.hold(std::future::pending::<()>()), async {
+            throne.end()
+        });
         assert_eq!(held, Err(NotLeading));
     }
 
@@ -174,6 +190,9 @@ mod tests {
         throne.lead(fence(), None);
         drop(throne);
         assert!(leadership.may_write());
-        assert_eq!(leadership.hold(async { tokio::task::yield_now().await }).await, Ok(()));
+        assert_eq!(
+            leadership.hold(async { tokio::task::yield_now().await }).await,
+            Ok(())
+        );
     }
 }

@@ -77,12 +77,20 @@ impl Correlator {
             return Write::Drop;
         }
         // Merged events count as one whatever their texts are.
-        let same = if happening.text.starts_with(COMBINED) { COMBINED.to_owned() } else { happening.text.clone() };
+        let same = if happening.text.starts_with(COMBINED) {
+            COMBINED.to_owned()
+        } else {
+            happening.text.clone()
+        };
         match self.written.get_mut(&(topic, same)) {
             Some((used, name, count)) => {
                 *used = now;
                 *count = count.saturating_add(1);
-                Write::Repeat { name: name.clone(), count: *count, happening: Box::new(happening) }
+                Write::Repeat {
+                    name: name.clone(),
+                    count: *count,
+                    happening: Box::new(happening),
+                }
             }
             None => Write::Create(Box::new(happening)),
         }
@@ -90,14 +98,20 @@ impl Correlator {
 
     /// The event was written under this name.
     pub(super) fn written(&mut self, happening: &Happening, name: String, now: Instant) {
-        let same =
-            if happening.text.starts_with(COMBINED) { COMBINED.to_owned() } else { happening.text.clone() };
+        let same = if happening.text.starts_with(COMBINED) {
+            COMBINED.to_owned()
+        } else {
+            happening.text.clone()
+        };
         self.written.insert((topic_of(happening), same), (now, name, 1));
         forget_oldest(&mut self.written, |(used, _, _)| *used);
     }
 
     fn is_noise(&mut self, topic: &Topic, text: &str, now: Instant) -> bool {
-        let (since, texts) = self.topics.entry(topic.clone()).or_insert_with(|| (now, BTreeSet::new()));
+        let (since, texts) = self
+            .topics
+            .entry(topic.clone())
+            .or_insert_with(|| (now, BTreeSet::new()));
         if now.saturating_duration_since(*since) > TEXTS_WINDOW {
             texts.clear();
         }
@@ -141,7 +155,10 @@ fn topic_of(happening: &Happening) -> Topic {
 
 fn truncate(text: &mut String) {
     if text.len() > LONGEST {
-        let end = (0..=LONGEST - 3).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        let end = (0..=LONGEST - 3)
+            .rev()
+            .find(|end| text.is_char_boundary(*end))
+            .unwrap_or(0);
         text.truncate(end);
         text.push_str("...");
     }

@@ -18,7 +18,9 @@ fn happening(text: &str) -> Happening {
 }
 
 fn create(correlator: &mut Correlator, text: &str, now: Instant) -> Happening {
-    let Write::Create(created) = correlator.judge(happening(text), now) else { panic!("{text} is not new") };
+    let Write::Create(created) = correlator.judge(happening(text), now) else {
+        panic!("{text} is not new")
+    };
     correlator.written(&created, format!("event of {text}"), now);
     *created
 }
@@ -28,7 +30,9 @@ fn the_same_happening_again_raises_a_count() {
     let (mut correlator, now) = (Correlator::default(), runtime::clock::now());
     create(&mut correlator, "a", now);
     for expected in 2..5 {
-        let Write::Repeat { name, count, .. } = correlator.judge(happening("a"), now) else { panic!("not repeated") };
+        let Write::Repeat { name, count, .. } = correlator.judge(happening("a"), now) else {
+            panic!("not repeated")
+        };
         assert_eq!((name.as_str(), count), ("event of a", expected));
     }
 }
@@ -37,11 +41,20 @@ fn the_same_happening_again_raises_a_count() {
 fn from_the_tenth_different_text_on_they_are_one_event() {
     let (mut correlator, now) = (Correlator::default(), runtime::clock::now());
     for n in 1..10 {
-        assert_eq!(create(&mut correlator, &format!("text {n}"), now).text, format!("text {n}"));
+        assert_eq!(
+            create(&mut correlator, &format!("text {n}"), now).text,
+            format!("text {n}")
+        );
     }
     let tenth = create(&mut correlator, "text 10", now);
-    assert!(tenth.text.ends_with("text 10") && tenth.text != "text 10", "{}", tenth.text);
-    let Write::Repeat { count, happening, .. } = correlator.judge(happening("text 11"), now) else { panic!("a new one") };
+    assert!(
+        tenth.text.ends_with("text 10") && tenth.text != "text 10",
+        "{}",
+        tenth.text
+    );
+    let Write::Repeat { count, happening, .. } = correlator.judge(happening("text 11"), now) else {
+        panic!("a new one")
+    };
     assert_eq!(count, 2);
     assert!(happening.text.ends_with("text 11"), "the newest text is shown");
 }
@@ -50,7 +63,9 @@ fn from_the_tenth_different_text_on_they_are_one_event() {
 fn an_object_gets_25_at_once_and_then_one_every_five_minutes() {
     let (mut correlator, now) = (Correlator::default(), runtime::clock::now());
     let written = |correlator: &mut Correlator, now| {
-        (0..60).filter(|_| correlator.judge(happening("a"), now) != Write::Drop).count()
+        (0..60)
+            .filter(|_| correlator.judge(happening("a"), now) != Write::Drop)
+            .count()
     };
     assert_eq!(written(&mut correlator, now), 25);
     assert_eq!(written(&mut correlator, now + Duration::from_secs(299)), 0);
@@ -78,7 +93,10 @@ fn much_is_forgotten_but_never_what_was_used_last() {
     let mut last = happening("a");
     last.subject.name = "9999".into();
     let now = now + Duration::from_secs(10);
-    assert!(matches!(correlator.judge(last, now), Write::Repeat { count: 2, .. }));
+    assert!(matches!(
+        correlator.judge(last, now),
+        Write::Repeat { count: 2, .. }
+    ));
 }
 
 #[test]
@@ -86,7 +104,10 @@ fn an_event_names_kind_version_and_uid_of_its_object() {
     // L-29
     let reference = happening("a").subject.reference();
     assert_eq!(reference.api_version.as_deref(), Some("v1"));
-    assert_eq!((reference.kind.as_deref(), reference.uid.as_deref()), (Some("Node"), Some("u1")));
+    assert_eq!(
+        (reference.kind.as_deref(), reference.uid.as_deref()),
+        (Some("Node"), Some("u1"))
+    );
 }
 
 #[rstest]

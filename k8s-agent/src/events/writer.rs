@@ -31,7 +31,11 @@ pub struct Writer {
 
 impl Writer {
     pub(super) fn new(taken: mpsc::Receiver<Happening>, metrics: Metrics) -> Self {
-        Self { taken, correlator: Correlator::default(), metrics }
+        Self {
+            taken,
+            correlator: Correlator::default(),
+            metrics,
+        }
     }
 
     /// Writes until `stop`, then what still waits, once each, and returns.
@@ -49,15 +53,22 @@ impl Writer {
         match self.correlator.judge(happening, clock::now()) {
             Write::Drop => self.metrics.event_dropped(),
             Write::Create(happening) => self.create(client, &happening, stop).await,
-            Write::Repeat { name, count, happening } => {
+            Write::Repeat {
+                name,
+                count,
+                happening,
+            } => {
                 let events: Api<Event> = Api::namespaced(client.clone(), happening.subject.event_namespace());
-                let patch = json!({ "count": count, "lastTimestamp": Time(timestamp()), "message": happening.text });
+                let patch =
+                    json!({ "count": count, "lastTimestamp": Time(timestamp()), "message": happening.text });
                 let (params, patch) = (PatchParams::default(), Patch::Strategic(&patch));
                 let patched = patiently(stop, || events.patch(&name, &params, &patch)).await;
                 match patched {
                     Ok(_) => {}
                     // Events are kept for an hour only.
-                    Err(error) if apiserver::is_not_found(&error) => self.create(client, &happening, stop).await,
+                    Err(error) if apiserver::is_not_found(&error) => {
+                        self.create(client, &happening, stop).await
+                    }
                     Err(error) => self.give_up(&happening, &error, "patch"),
                 }
             }
@@ -122,7 +133,10 @@ fn event(happening: &Happening) -> Event {
         type_: Some(happening.reason.kind.word().to_owned()),
         reason: Some(happening.reason.word.clone().into_owned()),
         message: Some(happening.text.clone()),
-        source: Some(EventSource { component: Some(component.clone()), host: None }),
+        source: Some(EventSource {
+            component: Some(component.clone()),
+            host: None,
+        }),
         reporting_component: Some(component),
         count: Some(1),
         first_timestamp: Some(now.clone()),

@@ -3,15 +3,23 @@ use rstest::rstest;
 
 use super::*;
 
-const TIMING: Timing =
-    Timing { lease: Duration::from_secs(15), renew_deadline: Duration::from_secs(10), retry: Duration::from_secs(2) };
+const TIMING: Timing = Timing {
+    lease: Duration::from_secs(15),
+    renew_deadline: Duration::from_secs(10),
+    retry: Duration::from_secs(2),
+};
 
 fn wall(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).unwrap()
 }
 
 fn candidate(identity: &str) -> Candidate {
-    Candidate::new("kube-system", "cloud-controller-manager", identity.to_owned(), TIMING)
+    Candidate::new(
+        "kube-system",
+        "cloud-controller-manager",
+        identity.to_owned(),
+        TIMING,
+    )
 }
 
 fn held_by(holder: &str, renewed: i64, transitions: i32) -> Lease {
@@ -28,10 +36,15 @@ fn after(start: Instant, seconds: u64) -> Instant {
 
 #[test]
 fn without_a_lease_it_is_created_with_zero_transitions() {
-    let Act::Create(lease) = candidate("me").decide(None, runtime::clock::now(), wall(0)) else { panic!("no create") };
+    let Act::Create(lease) = candidate("me").decide(None, runtime::clock::now(), wall(0)) else {
+        panic!("no create")
+    };
     let spec = lease.spec.unwrap();
     assert_eq!(spec.holder_identity.as_deref(), Some("me"));
-    assert_eq!((spec.lease_transitions, spec.lease_duration_seconds), (Some(0), Some(15)));
+    assert_eq!(
+        (spec.lease_transitions, spec.lease_duration_seconds),
+        (Some(0), Some(15))
+    );
     assert_eq!(spec.acquire_time, spec.renew_time);
 }
 
@@ -40,14 +53,32 @@ fn a_holder_is_believed_until_its_record_did_not_change_for_its_duration_by_our_
     let (mut me, start) = (candidate("me"), runtime::clock::now());
     // The record's own times are an hour old; they don't count.
     let lease = held_by("other", -3600, 4);
-    assert!(matches!(me.decide(Some(&lease), start, wall(0)), Act::Wait { .. }));
-    assert!(matches!(me.decide(Some(&lease), after(start, 15), wall(15)), Act::Wait { .. }));
-    let Act::Take(taken) = me.decide(Some(&lease), after(start, 16), wall(16)) else { panic!("not taken") };
+    assert!(matches!(
+        me.decide(Some(&lease), start, wall(0)),
+        Act::Wait { .. }
+    ));
+    assert!(matches!(
+        me.decide(Some(&lease), after(start, 15), wall(15)),
+        Act::Wait { .. }
+    ));
+    let Act::Take(taken) = me.decide(Some(&lease), after(start, 16), wall(16)) else {
+        panic!("not taken")
+    };
     let spec = taken.spec.clone().unwrap();
     assert_eq!(spec.holder_identity.as_deref(), Some("me"));
     assert_eq!(spec.lease_transitions, Some(5));
-    assert_eq!(taken.metadata.resource_version.as_deref(), Some("7"), "the write must be locked");
-    assert_eq!(Fence::of(&taken), Fence { lease_uid: "lease-uid".into(), transitions: 5 });
+    assert_eq!(
+        taken.metadata.resource_version.as_deref(),
+        Some("7"),
+        "the write must be locked"
+    );
+    assert_eq!(
+        Fence::of(&taken),
+        Fence {
+            lease_uid: "lease-uid".into(),
+            transitions: 5
+        }
+    );
 }
 
 #[test]
@@ -66,15 +97,24 @@ fn the_duration_in_the_record_counts_not_our_own() {
     let mut lease = held_by("other", 0, 0);
     lease.spec.as_mut().unwrap().lease_duration_seconds = Some(60);
     me.decide(Some(&lease), start, wall(0));
-    assert!(matches!(me.decide(Some(&lease), after(start, 59), wall(59)), Act::Wait { .. }));
-    assert!(matches!(me.decide(Some(&lease), after(start, 61), wall(61)), Act::Take(_)));
+    assert!(matches!(
+        me.decide(Some(&lease), after(start, 59), wall(59)),
+        Act::Wait { .. }
+    ));
+    assert!(matches!(
+        me.decide(Some(&lease), after(start, 61), wall(61)),
+        Act::Take(_)
+    ));
 }
 
 #[test]
 fn a_released_lease_is_taken_at_once() {
     let lease = Candidate::release(&held_by("other", 0, 3), wall(1));
     let spec = lease.spec.clone().unwrap();
-    assert_eq!((spec.holder_identity.as_deref(), spec.lease_duration_seconds), (Some(""), Some(1)));
+    assert_eq!(
+        (spec.holder_identity.as_deref(), spec.lease_duration_seconds),
+        (Some(""), Some(1))
+    );
     assert_eq!(spec.lease_transitions, Some(3), "giving it up is no transition");
     let act = candidate("me").decide(Some(&lease), runtime::clock::now(), wall(2));
     assert!(matches!(act, Act::Take(lease) if Fence::of(&lease).transitions == 4));
@@ -100,7 +140,10 @@ fn a_leader_that_is_not_the_holder_steps_down(#[case] holder: &str) {
     me.written(&held_by("me", 0, 0), now);
     let mut lease = held_by("me", 0, 1);
     lease.spec.as_mut().unwrap().holder_identity = Some(holder.to_owned());
-    assert!(matches!(me.decide(Some(&lease), now, wall(1)), Act::StepDown { .. }));
+    assert!(matches!(
+        me.decide(Some(&lease), now, wall(1)),
+        Act::StepDown { .. }
+    ));
 }
 
 #[test]

@@ -20,7 +20,9 @@ pub(super) struct Queues(Arc<Mutex<Vec<(&'static str, Read)>>>);
 
 impl fmt::Debug for Queues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.lock().iter().map(|(name, _)| name)).finish()
+        f.debug_list()
+            .entries(self.0.lock().iter().map(|(name, _)| name))
+            .finish()
     }
 }
 
@@ -31,7 +33,10 @@ impl Queues {
 
     fn readings(&self) -> Vec<(Named, Reading)> {
         let queues = self.0.lock().clone();
-        queues.into_iter().filter_map(|(name, read)| Some((Named { name }, read()?))).collect()
+        queues
+            .into_iter()
+            .filter_map(|(name, read)| Some((Named { name }, read()?)))
+            .collect()
     }
 }
 
@@ -47,7 +52,11 @@ impl Collector for Queues {
         family("workqueue_depth", "Keys that are due.", |reading| {
             f64::from(u32::try_from(reading.depth).unwrap_or(u32::MAX))
         })?;
-        family("workqueue_unfinished_work_seconds", "Seconds of work in progress.", |reading| reading.unfinished)?;
+        family(
+            "workqueue_unfinished_work_seconds",
+            "Seconds of work in progress.",
+            |reading| reading.unfinished,
+        )?;
         family(
             "workqueue_longest_running_processor_seconds",
             "Seconds of the longest work in progress.",

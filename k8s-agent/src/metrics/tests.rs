@@ -4,7 +4,14 @@ use crate::queue::{Backoff, Queue};
 #[test]
 fn the_scrape_has_the_names_that_dashboards_read() {
     let metrics = Metrics::default();
-    let queue = Queue::new("service", Backoff { first: Duration::from_secs(5), longest: Duration::from_secs(300) }, &metrics);
+    let queue = Queue::new(
+        "service",
+        Backoff {
+            first: Duration::from_secs(5),
+            longest: Duration::from_secs(300),
+        },
+        &metrics,
+    );
     queue.add("default/web");
     metrics.set_leader("cloud-controller-manager", true);
     metrics.lease_read("cloud-controller-manager");
@@ -18,10 +25,14 @@ fn the_scrape_has_the_names_that_dashboards_read() {
     let mut scrape = String::new();
     prometheus_client::encoding::text::encode(&mut scrape, &registry).unwrap();
     // Buckets are left out: their bounds are asserted by the type, and they would hide the names.
-    let shape: String = scrape.lines().filter(|line| !line.contains("_bucket{")).fold(String::new(), |mut all, line| {
-        all.push_str(line);
-        all.push('\n');
-        all
-    });
+    let shape: String =
+        scrape
+            .lines()
+            .filter(|line| !line.contains("_bucket{"))
+            .fold(String::new(), |mut all, line| {
+                all.push_str(line);
+                all.push('\n');
+                all
+            });
     insta::assert_snapshot!(shape);
 }

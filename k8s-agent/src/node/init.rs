@@ -33,7 +33,10 @@ const MOST: usize = 500;
 /// Batches at a time.
 const BATCHES: usize = 3;
 /// Look-ups cost the cloud nothing, so the wait stays short.
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(30) };
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(250),
+    longest: Duration::from_secs(30),
+};
 /// Failing for less is not worth an event: machine lists lag behind new machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Attempts to write to a node that others write to as well.
@@ -70,7 +73,10 @@ pub fn start(context: &Arc<Context>, broker: &Broker) {
         queue: Queue::new("Nodes", BACKOFF, &context.metrics),
         writes: Writes::new(context.client.clone(), context.leadership.clone()),
         events: context.events.of(Component::Node),
-        naming: Naming { provider: settings.provider, sanitiser: settings.sanitiser },
+        naming: Naming {
+            provider: settings.provider,
+            sanitiser: settings.sanitiser,
+        },
         gathering: tokio::sync::Mutex::default(),
         failing: Mutex::default(),
     });
@@ -100,7 +106,10 @@ fn to_look_at(change: &Change<Node>) -> Option<String> {
         )
     };
     let new = change.new.as_ref().filter(|node| is_uninitialised(node))?;
-    let same = change.old.as_ref().is_some_and(|old| matters(old) == matters(new));
+    let same = change
+        .old
+        .as_ref()
+        .is_some_and(|old| matters(old) == matters(new));
     (!same).then(|| new.name_any())
 }
 
@@ -121,20 +130,29 @@ impl Init {
     async fn batch(&self, batch: Vec<Taken<String>>) {
         let mut asked = Vec::new();
         for taken in batch {
-            match self.context.nodes.get("", &taken.key).filter(|node| is_uninitialised(node)) {
+            match self
+                .context
+                .nodes
+                .get("", &taken.key)
+                .filter(|node| is_uninitialised(node))
+            {
                 None => self.queue.done(&taken.key, Outcome::Done),
                 Some(node) if provider_id_of(&node) == ProviderId::Foreign => {
                     tracing::info!(node = %taken.key, "the node waits for another cloud and is left alone");
                     self.queue.done(&taken.key, Outcome::Parked);
                 }
-                Some(node) => asked.push(Asked { node, not_ready_for: None }),
+                Some(node) => asked.push(Asked {
+                    node,
+                    not_ready_for: None,
+                }),
             }
         }
         match lookup(&self.broker, &self.context.machines, &asked).await {
             Ok(presences) => {
                 let each = futures::stream::iter(asked.iter().zip(presences));
                 let width = self.context.settings.node_workers;
-                each.for_each_concurrent(width, |(asked, presence)| self.one(&asked.node, presence)).await;
+                each.for_each_concurrent(width, |(asked, presence)| self.one(&asked.node, presence))
+                    .await;
             }
             Err(fault) => {
                 for asked in &asked {
@@ -148,7 +166,11 @@ impl Init {
         let result = match presence {
             Presence::Found(machine) => self.initialise(node, &machine).await.map_err(|error| {
                 if let InitError::Addresses(fault) = &error {
-                    self.events.publish(&node.into(), &Reason::PROVIDED_NODE_IP_NOT_FOUND, fault.to_string());
+                    self.events.publish(
+                        &node.into(),
+                        &Reason::PROVIDED_NODE_IP_NOT_FOUND,
+                        fault.to_string(),
+                    );
                 }
                 error.to_string()
             }),
@@ -175,7 +197,11 @@ impl Init {
                 plan = plan::initialise(&live, machine, self.naming)?;
             }
             let main = plan.main.unwrap_or_default();
-            match self.writes.main(&name, &main, live.resource_version().as_deref()).await {
+            match self
+                .writes
+                .main(&name, &main, live.resource_version().as_deref())
+                .await
+            {
                 Ok(_) => {
                     self.synced(node, machine, &plan.changed_names);
                     return Ok(());
@@ -199,7 +225,8 @@ impl Init {
     fn synced(&self, node: &Node, machine: &Machine, changed_names: &[(String, String)]) {
         let subject = Subject::from(node);
         tracing::info!(node = %node.name_any(), machine = %machine.id, "the node is initialised");
-        self.events.publish(&subject, &Reason::SYNCED, "the node is initialised");
+        self.events
+            .publish(&subject, &Reason::SYNCED, "the node is initialised");
         for (name, value) in changed_names {
             let text = format!("\"{name}\" is no legal label value, so the label says \"{value}\"");
             self.events.publish(&subject, &Reason::LABEL_VALUE_CHANGED, text);
@@ -214,13 +241,18 @@ impl Init {
     fn failed(&self, node: &Node, text: &str) {
         let name = node.name_any();
         let now = clock::now();
-        let since = *self.failing.lock().entry(node.uid().unwrap_or_default()).or_insert(now);
+        let since = *self
+            .failing
+            .lock()
+            .entry(node.uid().unwrap_or_default())
+            .or_insert(now);
         tracing::debug!(node = %name, fault = %text, "the node can't be initialised yet");
         if self.queue.failures(&name) == 0 {
             tracing::info!(node = %name, fault = %text, "the node can't be initialised yet, trying again");
         }
         if now.saturating_duration_since(since) >= PATIENCE {
-            self.events.publish(&node.into(), &Reason::CLOUD_NODE_INIT_FAILED, text);
+            self.events
+                .publish(&node.into(), &Reason::CLOUD_NODE_INIT_FAILED, text);
         }
         self.queue.done(&name, Outcome::Failed);
     }
@@ -235,7 +267,11 @@ mod tests {
         let mut node = Node::default();
         node.metadata.name = Some("n".into());
         node.metadata.uid = Some("u".into());
-        let taint = Taint { key: plan::UNINITIALIZED.into(), effect: "NoSchedule".into(), ..Taint::default() };
+        let taint = Taint {
+            key: plan::UNINITIALIZED.into(),
+            effect: "NoSchedule".into(),
+            ..Taint::default()
+        };
         node.spec.get_or_insert_default().taints = tainted.then(|| vec![taint]);
         Arc::new(node)
     }
@@ -249,21 +285,53 @@ mod tests {
     fn a_node_that_waits_is_looked_at_when_it_comes_and_when_something_of_matter_changes() {
         let old = node(true);
         let looked_at = |old: &Arc<Node>, new: Arc<Node>| {
-            to_look_at(&Change { old: Some(Arc::clone(old)), new: Some(new) }).is_some()
+            to_look_at(&Change {
+                old: Some(Arc::clone(old)),
+                new: Some(new),
+            })
+            .is_some()
         };
-        assert!(to_look_at(&Change { old: None, new: Some(Arc::clone(&old)) }).is_some());
-        assert!(!looked_at(&old, with(Arc::clone(&old), |it| it.metadata.resource_version = Some("9".into()))));
-        assert!(looked_at(&old, with(Arc::clone(&old), |it| it.metadata.uid = Some("other".into()))));
-        assert!(looked_at(&old, with(Arc::clone(&old), |it| {
-            it.spec.get_or_insert_default().provider_id = Some("external-cloudstack".into());
-        })));
+        assert!(
+            to_look_at(&Change {
+                old: None,
+                new: Some(Arc::clone(&old))
+            })
+            .is_some()
+        );
+        assert!(!looked_at(
+            &old,
+            with(Arc::clone(&old), |it| it.metadata.resource_version =
+                Some("9".into()))
+        ));
+        assert!(looked_at(
+            &old,
+            with(Arc::clone(&old), |it| it.metadata.uid = Some("other".into()))
+        ));
+        assert!(looked_at(
+            &old,
+            with(Arc::clone(&old), |it| {
+                it.spec.get_or_insert_default().provider_id = Some("external-cloudstack".into());
+            })
+        ));
         assert!(looked_at(&node(false), node(true)), "the taint came later");
     }
 
     #[test]
     fn initialised_and_deleted_nodes_are_not_looked_at() {
         // N-04, N-21
-        assert_eq!(to_look_at(&Change { old: None, new: Some(node(false)) }), None);
-        assert_eq!(to_look_at(&Change { old: Some(node(true)), new: None }), None);
+        assert_eq!(
+            to_look_at(&Change {
+                old: None,
+                new: Some(node(false))
+            }),
+            None
+        );
+        assert_eq!(
+            to_look_at(&Change {
+                old: Some(node(true)),
+                new: None
+            }),
+            None
+        );
     }
 }

@@ -16,11 +16,20 @@ const LONGEST: usize = 63;
 pub type Pair = [&'static str; 2];
 
 /// Instance type.
-pub const INSTANCE_TYPE: Pair = ["beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"];
+pub const INSTANCE_TYPE: Pair = [
+    "beta.kubernetes.io/instance-type",
+    "node.kubernetes.io/instance-type",
+];
 /// Zone.
-pub const ZONE: Pair = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
+pub const ZONE: Pair = [
+    "failure-domain.beta.kubernetes.io/zone",
+    "topology.kubernetes.io/zone",
+];
 /// Region.
-pub const REGION: Pair = ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
+pub const REGION: Pair = [
+    "failure-domain.beta.kubernetes.io/region",
+    "topology.kubernetes.io/region",
+];
 
 /// How a name becomes a legal label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +70,11 @@ impl Sanitiser {
     pub fn place(self, name: &str) -> Option<String> {
         match self {
             Self::Apache => finish(name.chars().filter(|c| is_allowed(*c)).collect()),
-            Self::Leaseweb => finish(name.chars().map(|c| if is_allowed(c) { c } else { '_' }).collect()),
+            Self::Leaseweb => finish(
+                name.chars()
+                    .map(|c| if is_allowed(c) { c } else { '_' })
+                    .collect(),
+            ),
         }
     }
 }
@@ -75,7 +88,11 @@ fn finish(value: String) -> Option<String> {
     let start = value.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     let short = start.get(..LONGEST).unwrap_or(start);
     let value = short.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-    if value.is_empty() { None } else { Some(value.to_owned()) }
+    if value.is_empty() {
+        None
+    } else {
+        Some(value.to_owned())
+    }
 }
 
 /// The labels that a machine gives its node. The Apache controller takes the zone as the region where none is configured.
@@ -110,7 +127,10 @@ impl Labels {
 }
 
 /// Present labels that follow the old ones, where the cloud says nothing of the property: labels to set.
-pub fn follow_old(has: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub fn follow_old(
+    has: &BTreeMap<String, String>,
+    wanted: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     [INSTANCE_TYPE, ZONE, REGION]
         .into_iter()
         .filter(|[old, _]| !wanted.contains_key(*old))
@@ -130,7 +150,11 @@ mod tests {
     #[case::dots("m1.small-x_y", "m1smallxy", "m1.small-x_y")]
     #[case::ends("-GPU (big)-", "GPUbig", "GPU__big")]
     #[case::umlaut("Größe L", "GreL", "Gr__e_L")]
-    fn an_offering_becomes_a_label_in_both_dialects(#[case] name: &str, #[case] apache: &str, #[case] leaseweb: &str) {
+    fn an_offering_becomes_a_label_in_both_dialects(
+        #[case] name: &str,
+        #[case] apache: &str,
+        #[case] leaseweb: &str,
+    ) {
         assert_eq!(Sanitiser::Apache.instance_type(name).as_deref(), Some(apache));
         assert_eq!(Sanitiser::Leaseweb.instance_type(name).as_deref(), Some(leaseweb));
     }
@@ -166,14 +190,23 @@ mod tests {
     }
 
     fn machine(zone: &str, region: &str) -> Machine {
-        Machine { zone: zone.into(), region: region.into(), instance_type: "Small Instance".into(), ..Machine::example() }
+        Machine {
+            zone: zone.into(),
+            region: region.into(),
+            instance_type: "Small Instance".into(),
+            ..Machine::example()
+        }
     }
 
     #[rstest]
     #[case::configured(Provider::ExternalCloudstack, "eu", Some("eu"))]
     #[case::apache_falls_back_to_the_zone(Provider::ExternalCloudstack, "", Some("z1"))]
     #[case::leaseweb_does_not(Provider::Cloudstack, "", None)]
-    fn the_region_follows_the_provider(#[case] provider: Provider, #[case] region: &str, #[case] expected: Option<&str>) {
+    fn the_region_follows_the_provider(
+        #[case] provider: Provider,
+        #[case] region: &str,
+        #[case] expected: Option<&str>,
+    ) {
         // N-05, N-22
         let labels = wanted(&machine("z1", region), provider, Sanitiser::Apache).wanted;
         for name in REGION {
@@ -189,12 +222,19 @@ mod tests {
 
     #[test]
     fn a_zone_that_is_not_legal_is_told_once() {
-        let labels = wanted(&machine("Zone 1", ""), Provider::ExternalCloudstack, Sanitiser::Apache);
+        let labels = wanted(
+            &machine("Zone 1", ""),
+            Provider::ExternalCloudstack,
+            Sanitiser::Apache,
+        );
         assert_eq!(labels.changed, [("Zone 1".to_owned(), "Zone1".to_owned())]);
     }
 
     fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
-        entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        entries
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[rstest]

@@ -55,7 +55,8 @@ impl Rules {
     }
 
     fn limit(&self, nodes: usize) -> usize {
-        self.brake_minimum.max(nodes.saturating_mul(self.brake_percent) / 100)
+        self.brake_minimum
+            .max(nodes.saturating_mul(self.brake_percent) / 100)
     }
 }
 
@@ -155,7 +156,9 @@ impl History {
                 past.not_ready_since.get_or_insert(now);
             }
             if !node.ready && !node.foreign && !node.deleting {
-                let since = past.not_ready_since.map(|since| now.saturating_duration_since(since));
+                let since = past
+                    .not_ready_since
+                    .map(|since| now.saturating_duration_since(since));
                 ask.push((node.uid.clone(), since));
             }
             present.insert(node.uid.clone(), past);
@@ -187,7 +190,11 @@ impl History {
                     return Verdict::Leave;
                 }
                 if node.ready {
-                    return if node.tainted { Verdict::Untaint } else { Verdict::Leave };
+                    return if node.tainted {
+                        Verdict::Untaint
+                    } else {
+                        Verdict::Leave
+                    };
                 }
                 match presences.get(&node.uid) {
                     Some(Presence::Found(machine)) => {
@@ -199,9 +206,10 @@ impl History {
                         }
                     }
                     Some(Presence::Gone(proof)) => self.gone(node, proof, (brake, scope), (rules, now)),
-                    Some(Presence::Unknown { why: Why::NothingVisible, .. }) if self.is_candidate(node, rules, now) => {
-                        Verdict::Hold(Held::NothingVisible)
-                    }
+                    Some(Presence::Unknown {
+                        why: Why::NothingVisible,
+                        ..
+                    }) if self.is_candidate(node, rules, now) => Verdict::Hold(Held::NothingVisible),
                     Some(Presence::Unknown { .. }) | None => Verdict::Leave,
                 }
             })
@@ -219,7 +227,10 @@ impl History {
         if !self.is_candidate(node, rules, now) {
             return Verdict::Leave;
         }
-        let found_in = self.nodes.get(&node.uid).and_then(|past| past.found_in.as_deref());
+        let found_in = self
+            .nodes
+            .get(&node.uid)
+            .and_then(|past| past.found_in.as_deref());
         let moved = found_in.is_some() && found_in != scope;
         if !node.confirmed && moved {
             return Verdict::Hold(Held::ScopeChanged);
@@ -227,7 +238,11 @@ impl History {
         if let Some(held) = brake.filter(|_| !node.confirmed) {
             return Verdict::Hold(held);
         }
-        while self.deletions.front().is_some_and(|at| now.saturating_duration_since(*at) >= MINUTE) {
+        while self
+            .deletions
+            .front()
+            .is_some_and(|at| now.saturating_duration_since(*at) >= MINUTE)
+        {
             self.deletions.pop_front();
         }
         if self.deletions.len() >= rules.per_minute {
@@ -239,22 +254,35 @@ impl History {
 
     /// Nodes that have not been Ready for the grace time are candidates.
     fn is_candidate(&self, node: &Sight, rules: &Rules, now: Instant) -> bool {
-        self.candidate_since(node, rules).is_some_and(|since| since <= now)
+        self.candidate_since(node, rules)
+            .is_some_and(|since| since <= now)
     }
 
     fn candidate_since(&self, node: &Sight, rules: &Rules) -> Option<Instant> {
-        let past = self.nodes.get(&node.uid).filter(|_| !node.ready && !node.foreign)?;
+        let past = self
+            .nodes
+            .get(&node.uid)
+            .filter(|_| !node.ready && !node.foreign)?;
         past.not_ready_since.map(|since| since + rules.grace)
     }
 
     /// The brake closes when many became candidates within the window, and opens when candidates are few again.
     fn brake(&mut self, nodes: &[Sight], rules: &Rules, now: Instant) -> Option<Held> {
-        let since: Vec<Instant> =
-            nodes.iter().filter_map(|node| self.candidate_since(node, rules)).filter(|since| *since <= now).collect();
+        let since: Vec<Instant> = nodes
+            .iter()
+            .filter_map(|node| self.candidate_since(node, rules))
+            .filter(|since| *since <= now)
+            .collect();
         let limit = rules.limit(nodes.len());
-        let lately = since.iter().filter(|since| now.saturating_duration_since(**since) <= rules.brake_window).count();
+        let lately = since
+            .iter()
+            .filter(|since| now.saturating_duration_since(**since) <= rules.brake_window)
+            .count();
         self.braking = lately > limit || (self.braking && since.len() > limit);
-        self.braking.then_some(Held::TooMany { candidates: since.len(), limit })
+        self.braking.then_some(Held::TooMany {
+            candidates: since.len(),
+            limit,
+        })
     }
 }
 

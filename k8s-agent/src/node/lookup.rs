@@ -43,9 +43,19 @@ pub fn scope(broker: &Broker) -> Option<String> {
 
 fn scope_of(description: &DescribeResponse) -> String {
     let policy = description.policy.clone().unwrap_or_default();
-    let parts = [&description.cluster, &description.identity, &policy.project_id, &policy.machines];
+    let parts = [
+        &description.cluster,
+        &description.identity,
+        &policy.project_id,
+        &policy.machines,
+    ];
     let networks = policy.networks.join(",");
-    parts.into_iter().chain([&networks]).map(|part| format!("{part:?}")).collect::<Vec<_>>().join(" ")
+    parts
+        .into_iter()
+        .chain([&networks])
+        .map(|part| format!("{part:?}"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn key(asked: &Asked) -> InstanceKey {
@@ -54,7 +64,9 @@ fn key(asked: &Asked) -> InstanceKey {
     InstanceKey {
         node_uid: node.uid().unwrap_or_default(),
         machine_id: provider_id_of(node).machine().map(ToString::to_string),
-        system_uuid: info.map(|info| info.system_uuid.clone()).filter(|uuid| !uuid.is_empty()),
+        system_uuid: info
+            .map(|info| info.system_uuid.clone())
+            .filter(|uuid| !uuid.is_empty()),
         node_name: node.name_any(),
         node_created: node.creation_timestamp().map(|time| prost_types::Timestamp {
             seconds: time.0.as_second(),
@@ -77,18 +89,33 @@ mod tests {
         node.metadata.uid = Some("u".into());
         node.spec.get_or_insert_default().provider_id =
             Some("cloudstack:///3A1B2C3D-0000-4000-8000-0123456789AB".into());
-        node.status.get_or_insert_default().node_info =
-            Some(NodeSystemInfo { system_uuid: "abc".into(), ..NodeSystemInfo::default() });
-        let key = key(&Asked { node: Arc::new(node), not_ready_for: Some(Duration::from_secs(31)) });
-        assert_eq!(key.machine_id.as_deref(), Some("3a1b2c3d-0000-4000-8000-0123456789ab"));
-        assert_eq!((key.node_name.as_str(), key.system_uuid.as_deref()), ("Worker-1", Some("abc")));
+        node.status.get_or_insert_default().node_info = Some(NodeSystemInfo {
+            system_uuid: "abc".into(),
+            ..NodeSystemInfo::default()
+        });
+        let key = key(&Asked {
+            node: Arc::new(node),
+            not_ready_for: Some(Duration::from_secs(31)),
+        });
+        assert_eq!(
+            key.machine_id.as_deref(),
+            Some("3a1b2c3d-0000-4000-8000-0123456789ab")
+        );
+        assert_eq!(
+            (key.node_name.as_str(), key.system_uuid.as_deref()),
+            ("Worker-1", Some("abc"))
+        );
         assert_eq!(key.not_ready_for.map(|it| it.seconds), Some(31));
     }
 
     #[test]
     fn another_project_is_another_scope() {
         let with = |project: &str| DescribeResponse {
-            policy: Some(Policy { project_id: project.into(), used_public_ips: 3, ..Policy::default() }),
+            policy: Some(Policy {
+                project_id: project.into(),
+                used_public_ips: 3,
+                ..Policy::default()
+            }),
             ..DescribeResponse::default()
         };
         assert_ne!(scope_of(&with("a")), scope_of(&with("b")));

@@ -64,7 +64,10 @@ impl Machines {
                 if let Some(scope) = scope {
                     self.scopes.lock().insert(node_uid.to_owned(), scope.to_owned());
                 }
-                Heard::Found { id: machine.id.clone(), mismatch: machine.mismatch }
+                Heard::Found {
+                    id: machine.id.clone(),
+                    mismatch: machine.mismatch,
+                }
             }
             Presence::Gone(_) => Heard::Gone,
             // An unknown changes nothing that was known.
@@ -104,12 +107,16 @@ mod tests {
     fn node(provider_id: &str) -> Node {
         let mut node = Node::default();
         node.metadata.uid = Some("u".into());
-        node.spec.get_or_insert_default().provider_id = Some(provider_id.to_owned()).filter(|id| !id.is_empty());
+        node.spec.get_or_insert_default().provider_id =
+            Some(provider_id.to_owned()).filter(|id| !id.is_empty());
         node
     }
 
     fn found(mismatch: bool) -> Presence {
-        Presence::Found(Box::new(Machine { mismatch, ..Machine::example() }))
+        Presence::Found(Box::new(Machine {
+            mismatch,
+            ..Machine::example()
+        }))
     }
 
     const OURS: &str = "cloudstack:///3a1b2c3d-0000-4000-8000-0123456789ab";
@@ -148,6 +155,9 @@ mod tests {
         assert!(machines.hear("u", &found(true), None));
         assert_eq!(machines.scope_of("u").as_deref(), Some("s"));
         machines.keep(std::iter::empty());
-        assert!(machines.hear("u", &found(true), None), "it was forgotten with its node");
+        assert!(
+            machines.hear("u", &found(true), None),
+            "it was forgotten with its node"
+        );
     }
 }

@@ -53,7 +53,11 @@ impl Monitor {
             }
             let took = clock::now().saturating_duration_since(began);
             self.context.metrics.monitor_seconds.observe(took.as_secs_f64());
-            if stop.run_until_cancelled(tokio::time::sleep(period)).await.is_none() {
+            if stop
+                .run_until_cancelled(tokio::time::sleep(period))
+                .await
+                .is_none()
+            {
                 return;
             }
         }
@@ -64,23 +68,41 @@ impl Monitor {
         let sights: Vec<Sight> = nodes.iter().map(|node| sight(node)).collect();
         let ask: HashMap<_, _> = self.history.observe(&sights, clock::now()).into_iter().collect();
         for sight in &sights {
-            self.history.found(&sight.uid, self.context.machines.scope_of(&sight.uid).as_deref());
+            self.history
+                .found(&sight.uid, self.context.machines.scope_of(&sight.uid).as_deref());
         }
         let asked: Vec<Asked> = nodes
             .iter()
             .zip(&sights)
             .filter_map(|(node, sight)| {
-                ask.get(&sight.uid).map(|time| Asked { node: Arc::clone(node), not_ready_for: *time })
+                ask.get(&sight.uid).map(|time| Asked {
+                    node: Arc::clone(node),
+                    not_ready_for: *time,
+                })
             })
             .collect();
         let presences = self.ask(&asked).await;
         let (cloud, all) = (presences.len() as u64, nodes.len() as u64);
-        self.context.metrics.nodes_looked_at(all.saturating_sub(cloud), cloud);
+        self.context
+            .metrics
+            .nodes_looked_at(all.saturating_sub(cloud), cloud);
         let (rules, scope) = (self.context.settings.rules, scope(&self.broker));
-        let verdicts = self.history.judge(&sights, &presences, scope.as_deref(), (&rules, clock::now()));
-        let held = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Hold(_))).count();
-        self.context.metrics.nodes_held.set(i64::try_from(held).unwrap_or(i64::MAX));
-        self.told.retain(|uid, _| sights.iter().any(|sight| sight.uid == *uid));
+        let verdicts = self
+            .history
+            .judge(&sights, &presences, scope.as_deref(), (&rules, clock::now()));
+        let held = verdicts
+            .iter()
+            .filter(|verdict| matches!(verdict, Verdict::Hold(_)))
+            .count();
+        self.context
+            .metrics
+            .nodes_held
+            .set(i64::try_from(held).unwrap_or(i64::MAX));
+        // What was told is told again only after the node was well, or its machine was seen.
+        self.told.retain(|uid, _| {
+            let held = sights.iter().any(|sight| sight.uid == *uid && !sight.ready);
+            held && !matches!(presences.get(uid), Some(Presence::Found(_)))
+        });
         for (node, verdict) in nodes.iter().zip(verdicts) {
             self.carry_out(node, verdict).await;
         }
@@ -91,7 +113,11 @@ impl Monitor {
         match lookup(&self.broker, &self.context.machines, asked).await {
             Ok(presences) => {
                 self.fault = None;
-                asked.iter().map(|asked| asked.node.uid().unwrap_or_default()).zip(presences).collect()
+                asked
+                    .iter()
+                    .map(|asked| asked.node.uid().unwrap_or_default())
+                    .zip(presences)
+                    .collect()
             }
             Err(fault) => {
                 if self.fault.as_ref() != Some(&fault.text) {
@@ -105,16 +131,17 @@ impl Monitor {
 
     async fn carry_out(&mut self, node: &Node, verdict: Verdict) {
         let name = node.name_any();
-        if !matches!(verdict, Verdict::Hold(_)) {
-            self.told.remove(&node.uid().unwrap_or_default());
-        }
         let done = match verdict {
             Verdict::Leave => Ok(()),
             Verdict::Taint => {
                 let done = self.writes.main_locked(node, plan::add_shutdown_taint).await;
                 if done.is_ok() {
                     tracing::info!(node = %name, "the node's machine is switched off, so nothing is scheduled on it");
-                    self.events.publish(&node.into(), &Reason::NODE_SHUTDOWN, "the machine is switched off");
+                    self.events.publish(
+                        &node.into(),
+                        &Reason::NODE_SHUTDOWN,
+                        "the machine is switched off",
+                    );
                 }
                 done
             }
@@ -127,12 +154,18 @@ impl Monitor {
         };
         match done {
             Ok(()) | Err(WriteError::NoNode | WriteError::NotLeading) => {}
-            Err(error) => tracing::warn!(node = %name, fault = %error, "the node's taint was not changed, trying again"),
+            Err(error) => {
+                tracing::warn!(node = %name, fault = %error, "the node's taint was not changed, trying again")
+            }
         }
     }
 
     async fn delete(&self, node: &Node) {
-        self.events.publish(&node.into(), &Reason::DELETING_NODE, "the machine behind the node does not exist any more");
+        self.events.publish(
+            &node.into(),
+            &Reason::DELETING_NODE,
+            "the machine behind the node does not exist any more",
+        );
         match self.writes.delete(node).await {
             Ok(()) => {
                 self.context.metrics.nodes_deleted.inc();
@@ -141,7 +174,8 @@ impl Monitor {
             Err(WriteError::Conflict | WriteError::NoNode | WriteError::NotLeading) => {}
             Err(error @ WriteError::Failed(_)) => {
                 tracing::warn!(node = %node.name_any(), fault = %error, "the node was not deleted, trying again");
-                self.events.publish(&node.into(), &Reason::DELETING_NODE_FAILED, error.to_string());
+                self.events
+                    .publish(&node.into(), &Reason::DELETING_NODE_FAILED, error.to_string());
             }
         }
     }
@@ -153,21 +187,31 @@ impl Monitor {
         }
         tracing::warn!(node = %node.name_any(), "{}", held.text());
         if held != Held::ThisMinute {
-            self.events.publish(&node.into(), &Reason::NODE_DELETION_HELD, held.text());
+            self.events
+                .publish(&node.into(), &Reason::NODE_DELETION_HELD, held.text());
         }
     }
 }
 
 fn sight(node: &Node) -> Sight {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let conditions = node
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
     Sight {
         uid: node.uid().unwrap_or_default(),
         // No condition is as good as Unknown.
-        ready: conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True"),
+        ready: conditions
+            .iter()
+            .any(|it| it.type_ == "Ready" && it.status == "True"),
         tainted: plan::has_shutdown_taint(node),
         foreign: provider_id_of(node) == ProviderId::Foreign,
         deleting: node.metadata.deletion_timestamp.is_some(),
-        confirmed: node.annotations().get(CONFIRM_DELETION).is_some_and(|value| value == "true"),
+        confirmed: node
+            .annotations()
+            .get(CONFIRM_DELETION)
+            .is_some_and(|value| value == "true"),
     }
 }
 
@@ -184,7 +228,11 @@ mod tests {
     #[case::missing(None, false)] // L-41
     fn only_ready_true_is_ready(#[case] status: Option<&str>, #[case] ready: bool) {
         let mut node = Node::default();
-        let condition = |status: &str| NodeCondition { type_: "Ready".into(), status: status.into(), ..NodeCondition::default() };
+        let condition = |status: &str| NodeCondition {
+            type_: "Ready".into(),
+            status: status.into(),
+            ..NodeCondition::default()
+        };
         node.status.get_or_insert_default().conditions = status.map(|status| vec![condition(status)]);
         assert_eq!(sight(&node).ready, ready);
     }

@@ -70,7 +70,11 @@ impl MainPatch {
         }
         let parts = [("metadata", metadata), ("spec", spec)];
         Value::Object(
-            parts.into_iter().filter(|(_, part)| !part.is_empty()).map(|(key, part)| (key.into(), part.into())).collect(),
+            parts
+                .into_iter()
+                .filter(|(_, part)| !part.is_empty())
+                .map(|(key, part)| (key.into(), part.into()))
+                .collect(),
         )
     }
 
@@ -101,7 +105,13 @@ pub fn initialise(node: &Node, machine: &Machine, naming: Naming) -> Result<Node
     if provider_id_of(node) == ProviderId::Absent {
         main.provider_id = Some(provider_id::write(naming.provider, &machine.id));
     }
-    main.taints = Some(taints(node).iter().filter(|taint| taint.key != UNINITIALIZED).cloned().collect());
+    main.taints = Some(
+        taints(node)
+            .iter()
+            .filter(|taint| taint.key != UNINITIALIZED)
+            .cloned()
+            .collect(),
+    );
     plan.main = Some(main);
     Ok(plan)
 }
@@ -111,17 +121,32 @@ pub fn refresh(node: &Node, machine: &Machine, naming: Naming) -> Result<NodePla
     let wanted = addresses::wanted(&machine.addresses, node)?;
     let addresses = Some(wanted).filter(|wanted| !wanted.is_empty() && wanted != addresses::present(node));
     let labels = labels::wanted(machine, naming.provider, naming.sanitiser);
-    let mut changed: BTreeMap<String, String> =
-        labels.wanted.iter().filter(|(name, value)| node.labels().get(*name) != Some(value)).map(owned).collect();
+    let mut changed: BTreeMap<String, String> = labels
+        .wanted
+        .iter()
+        .filter(|(name, value)| node.labels().get(*name) != Some(value))
+        .map(owned)
+        .collect();
     changed.extend(labels::follow_old(node.labels(), &labels.wanted));
-    let main = MainPatch { labels: changed, ..MainPatch::default() };
-    Ok(NodePlan { addresses, main: Some(main).filter(|main| !main.is_empty()), changed_names: labels.changed })
+    let main = MainPatch {
+        labels: changed,
+        ..MainPatch::default()
+    };
+    Ok(NodePlan {
+        addresses,
+        main: Some(main).filter(|main| !main.is_empty()),
+        changed_names: labels.changed,
+    })
 }
 
 /// Old labels are followed by present ones where the cloud can't be asked.
 pub fn follow_old_labels(node: &Node) -> Option<MainPatch> {
     let labels = labels::follow_old(node.labels(), &BTreeMap::new());
-    Some(MainPatch { labels, ..MainPatch::default() }).filter(|main| !main.is_empty())
+    Some(MainPatch {
+        labels,
+        ..MainPatch::default()
+    })
+    .filter(|main| !main.is_empty())
 }
 
 fn owned((name, value): (&String, &String)) -> (String, String) {
@@ -134,8 +159,15 @@ pub fn add_shutdown_taint(node: &Node) -> Option<MainPatch> {
         return None;
     }
     let mut all = taints(node).to_vec();
-    all.push(Taint { key: SHUTDOWN.to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() });
-    Some(MainPatch { taints: Some(all), ..MainPatch::default() })
+    all.push(Taint {
+        key: SHUTDOWN.to_owned(),
+        effect: NO_SCHEDULE.to_owned(),
+        ..Taint::default()
+    });
+    Some(MainPatch {
+        taints: Some(all),
+        ..MainPatch::default()
+    })
 }
 
 /// Removes that taint; nothing if it is not there.
@@ -143,8 +175,15 @@ pub fn remove_shutdown_taint(node: &Node) -> Option<MainPatch> {
     if !has_shutdown_taint(node) {
         return None;
     }
-    let rest = taints(node).iter().filter(|taint| !is_shutdown(taint)).cloned().collect();
-    Some(MainPatch { taints: Some(rest), ..MainPatch::default() })
+    let rest = taints(node)
+        .iter()
+        .filter(|taint| !is_shutdown(taint))
+        .cloned()
+        .collect();
+    Some(MainPatch {
+        taints: Some(rest),
+        ..MainPatch::default()
+    })
 }
 
 /// Whether a node carries the taint of a machine that is switched off.
@@ -157,7 +196,10 @@ fn is_shutdown(taint: &Taint) -> bool {
 }
 
 fn taints(node: &Node) -> &[Taint] {
-    node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
+    node.spec
+        .as_ref()
+        .and_then(|spec| spec.taints.as_deref())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

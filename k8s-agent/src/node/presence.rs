@@ -49,7 +49,12 @@ impl Proof {
     }
 
     fn read(proof: &v1::GoneProof) -> Option<Self> {
-        let v1::GoneProof { first_list_id, second_list_id, looked_up_at, witness_machine_id } = proof;
+        let v1::GoneProof {
+            first_list_id,
+            second_list_id,
+            looked_up_at,
+            witness_machine_id,
+        } = proof;
         let whole = !first_list_id.is_empty()
             && !second_list_id.is_empty()
             && first_list_id != second_list_id
@@ -99,10 +104,14 @@ impl Presence {
     /// Reads one result.
     pub fn read(result: v1::InstanceResult) -> Self {
         match result.presence {
-            Some(instance_result::Presence::Found(found)) => Machine::read(found)
-                .map_or_else(|| unknown("the broker named a machine without a valid id"), |it| Self::Found(Box::new(it))),
-            Some(instance_result::Presence::Gone(proof)) => Proof::read(&proof)
-                .map_or_else(|| unknown("the broker says that the machine is gone, but its proof is not whole"), Self::Gone),
+            Some(instance_result::Presence::Found(found)) => Machine::read(found).map_or_else(
+                || unknown("the broker named a machine without a valid id"),
+                |it| Self::Found(Box::new(it)),
+            ),
+            Some(instance_result::Presence::Gone(proof)) => Proof::read(&proof).map_or_else(
+                || unknown("the broker says that the machine is gone, but its proof is not whole"),
+                Self::Gone,
+            ),
             Some(instance_result::Presence::Unknown(reason)) => {
                 let why = match reason.why() {
                     unknown_reason::Why::NothingVisible => Why::NothingVisible,
@@ -112,7 +121,11 @@ impl Presence {
                     | unknown_reason::Why::NotFoundYet
                     | unknown_reason::Why::OutOfScope => Why::NotYet,
                 };
-                let text = if reason.text.is_empty() { reason.why().as_str_name().to_owned() } else { reason.text };
+                let text = if reason.text.is_empty() {
+                    reason.why().as_str_name().to_owned()
+                } else {
+                    reason.text
+                };
                 Self::Unknown { why, text }
             }
             None => unknown("the broker's answer says nothing that this agent understands"),
@@ -121,7 +134,10 @@ impl Presence {
 }
 
 fn unknown(text: &str) -> Presence {
-    Presence::Unknown { why: Why::NotYet, text: text.to_owned() }
+    Presence::Unknown {
+        why: Why::NotYet,
+        text: text.to_owned(),
+    }
 }
 
 impl Machine {
@@ -151,7 +167,10 @@ fn address(address: &v1::NodeAddress) -> Option<NodeAddress> {
         node_address::Type::Hostname => ("Hostname", !address.address.is_empty()),
         node_address::Type::Unspecified => return None,
     };
-    legal.then(|| NodeAddress { type_: kind.to_owned(), address: address.address.clone() })
+    legal.then(|| NodeAddress {
+        type_: kind.to_owned(),
+        address: address.address.clone(),
+    })
 }
 
 fn is_ip(text: &str) -> bool {
@@ -162,12 +181,18 @@ fn is_ip(text: &str) -> bool {
 impl Machine {
     /// A machine for tests: running, one internal and one external address.
     pub(crate) fn example() -> Self {
-        let address = |type_: &str, address: &str| NodeAddress { type_: type_.into(), address: address.into() };
+        let address = |type_: &str, address: &str| NodeAddress {
+            type_: type_.into(),
+            address: address.into(),
+        };
         Self {
             id: MachineId::parse("3a1b2c3d-0000-4000-8000-0123456789ab").unwrap(),
             name: "node0".into(),
             power: Power::Running,
-            addresses: vec![address("InternalIP", "10.0.0.1"), address("ExternalIP", "132.143.154.163")],
+            addresses: vec![
+                address("InternalIP", "10.0.0.1"),
+                address("ExternalIP", "132.143.154.163"),
+            ],
             instance_type: "t1.micro".into(),
             zone: "z1".into(),
             region: String::new(),
@@ -179,7 +204,11 @@ impl Machine {
 #[cfg(test)]
 impl Proof {
     pub(crate) fn example() -> Self {
-        Self { first_list: "1".into(), second_list: "2".into(), witness: "other".into() }
+        Self {
+            first_list: "1".into(),
+            second_list: "2".into(),
+            witness: "other".into(),
+        }
     }
 }
 
@@ -195,7 +224,10 @@ mod tests {
             looked_up_at: looked_up.then(prost_types::Timestamp::default),
             witness_machine_id: witness.into(),
         };
-        v1::InstanceResult { presence: Some(instance_result::Presence::Gone(gone)), ..v1::InstanceResult::default() }
+        v1::InstanceResult {
+            presence: Some(instance_result::Presence::Gone(gone)),
+            ..v1::InstanceResult::default()
+        }
     }
 
     #[rstest]
@@ -226,7 +258,10 @@ mod tests {
             ],
             ..v1::Instance::default()
         };
-        v1::InstanceResult { presence: Some(instance_result::Presence::Found(instance)), ..v1::InstanceResult::default() }
+        v1::InstanceResult {
+            presence: Some(instance_result::Presence::Found(instance)),
+            ..v1::InstanceResult::default()
+        }
     }
 
     #[test]
@@ -242,14 +277,23 @@ mod tests {
 
     #[test]
     fn a_machine_without_a_valid_id_is_unknown() {
-        assert!(matches!(Presence::read(found("i-2-3-VM")), Presence::Unknown { .. }));
+        assert!(matches!(
+            Presence::read(found("i-2-3-VM")),
+            Presence::Unknown { .. }
+        ));
     }
 
     #[test]
     fn a_reason_that_is_new_means_not_yet() {
-        let reason = v1::UnknownReason { why: 77, text: String::new() };
+        let reason = v1::UnknownReason {
+            why: 77,
+            text: String::new(),
+        };
         let presence = Some(instance_result::Presence::Unknown(reason));
-        let read = Presence::read(v1::InstanceResult { presence, ..v1::InstanceResult::default() });
+        let read = Presence::read(v1::InstanceResult {
+            presence,
+            ..v1::InstanceResult::default()
+        });
         assert!(matches!(read, Presence::Unknown { why: Why::NotYet, .. }));
     }
 }

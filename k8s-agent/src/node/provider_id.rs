@@ -39,7 +39,10 @@ impl MachineId {
     /// A UUID, in any case.
     pub fn parse(text: &str) -> Option<Self> {
         let hyphenated = text.len() == 36;
-        Uuid::try_parse(text).ok().filter(|_| hyphenated).map(|uuid| Self(uuid.hyphenated().to_string()))
+        Uuid::try_parse(text)
+            .ok()
+            .filter(|_| hyphenated)
+            .map(|uuid| Self(uuid.hyphenated().to_string()))
     }
 
     /// The id.
@@ -57,7 +60,9 @@ impl fmt::Display for MachineId {
 impl ProviderId {
     /// Reads `spec.providerID`.
     pub fn parse(text: Option<&str>) -> Self {
-        let Some(text) = text.filter(|text| !text.is_empty()) else { return Self::Absent };
+        let Some(text) = text.filter(|text| !text.is_empty()) else {
+            return Self::Absent;
+        };
         let Some((scheme, rest)) = text.split_once("://") else {
             return match MachineId::parse(text) {
                 Some(id) => Self::Machine(id),
@@ -78,7 +83,11 @@ impl ProviderId {
 
     /// The machine, if one is named.
     pub fn machine(&self) -> Option<&MachineId> {
-        if let Self::Machine(id) = self { Some(id) } else { None }
+        if let Self::Machine(id) = self {
+            Some(id)
+        } else {
+            None
+        }
     }
 }
 
@@ -108,7 +117,10 @@ mod tests {
     #[case::leaseweb_region("cloudstack://eu-1/3a1b2c3d-0000-4000-8000-0123456789ab", machine())]
     #[case::leaseweb_two_slashes("cloudstack://3a1b2c3d-0000-4000-8000-0123456789ab", machine())]
     #[case::in_tree("3a1b2c3d-0000-4000-8000-0123456789ab", machine())]
-    #[case::tsuru("custom-cloudstack://env/project/3a1b2c3d-0000-4000-8000-0123456789ab", machine())]
+    #[case::tsuru(
+        "custom-cloudstack://env/project/3a1b2c3d-0000-4000-8000-0123456789ab",
+        machine()
+    )]
     #[case::capitals("cloudstack:///3A1B2C3D-0000-4000-8000-0123456789AB", machine())]
     #[case::apache_1_1("external-cloudstack", ProviderId::Unresolved)]
     #[case::apache_without_id("external-cloudstack://", ProviderId::Unresolved)]
@@ -131,7 +143,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case(Provider::ExternalCloudstack, "external-cloudstack://3a1b2c3d-0000-4000-8000-0123456789ab")]
+    #[case(
+        Provider::ExternalCloudstack,
+        "external-cloudstack://3a1b2c3d-0000-4000-8000-0123456789ab"
+    )]
     #[case(Provider::Cloudstack, "cloudstack:///3a1b2c3d-0000-4000-8000-0123456789ab")]
     fn what_is_written_is_read_again(#[case] provider: Provider, #[case] text: &str) {
         assert_eq!(write(provider, &MachineId::parse(ID).unwrap()), text);

@@ -38,7 +38,10 @@ pub fn start(context: &Arc<Context>, broker: &Broker) {
         broker: broker.clone(),
         writes: Writes::new(context.client.clone(), context.leadership.clone()),
         events: context.events.of(Component::Node),
-        naming: Naming { provider: settings.provider, sanitiser: settings.sanitiser },
+        naming: Naming {
+            provider: settings.provider,
+            sanitiser: settings.sanitiser,
+        },
     };
     context.spawn("node-refresh", async move { refresh.run().await });
 }
@@ -48,7 +51,9 @@ impl Refresh {
         let (stop, period) = (self.context.stop(), self.context.settings.status_period);
         let mut fault = None;
         loop {
-            let Some(done) = stop.run_until_cancelled(self.once()).await else { return };
+            let Some(done) = stop.run_until_cancelled(self.once()).await else {
+                return;
+            };
             let wait = match done {
                 Ok(()) => {
                     fault = None;
@@ -70,13 +75,24 @@ impl Refresh {
 
     async fn once(&self) -> Result<(), String> {
         let all = self.context.nodes.all();
-        self.context.machines.keep(all.iter().filter_map(|node| node.uid()));
-        let asked: Vec<Asked> =
-            all.into_iter().filter(|node| is_ours(node)).map(|node| Asked { node, not_ready_for: None }).collect();
-        let presences = lookup(&self.broker, &self.context.machines, &asked).await.map_err(|fault| fault.text)?;
+        self.context
+            .machines
+            .keep(all.iter().filter_map(|node| node.uid()));
+        let asked: Vec<Asked> = all
+            .into_iter()
+            .filter(|node| is_ours(node))
+            .map(|node| Asked {
+                node,
+                not_ready_for: None,
+            })
+            .collect();
+        let presences = lookup(&self.broker, &self.context.machines, &asked)
+            .await
+            .map_err(|fault| fault.text)?;
         let each = futures::stream::iter(asked.iter().zip(presences));
         let width = self.context.settings.status_workers;
-        each.for_each_concurrent(width, |(asked, presence)| self.one(&asked.node, presence)).await;
+        each.for_each_concurrent(width, |(asked, presence)| self.one(&asked.node, presence))
+            .await;
         Ok(())
     }
 
@@ -105,7 +121,11 @@ impl Refresh {
         let plan = match plan::refresh(node, machine, self.naming) {
             Ok(plan) => plan,
             Err(fault) => {
-                self.events.publish(&node.into(), &Reason::PROVIDED_NODE_IP_NOT_FOUND, fault.to_string());
+                self.events.publish(
+                    &node.into(),
+                    &Reason::PROVIDED_NODE_IP_NOT_FOUND,
+                    fault.to_string(),
+                );
                 return Ok(());
             }
         };
@@ -121,6 +141,9 @@ impl Refresh {
 }
 
 fn is_ours(node: &Node) -> bool {
-    let named = matches!(provider_id_of(node), ProviderId::Machine(_) | ProviderId::Unresolved);
+    let named = matches!(
+        provider_id_of(node),
+        ProviderId::Machine(_) | ProviderId::Unresolved
+    );
     named && !is_uninitialised(node) && node.metadata.deletion_timestamp.is_none()
 }

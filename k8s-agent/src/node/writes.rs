@@ -41,12 +41,18 @@ pub struct Writes {
 impl Writes {
     /// Writes with this client.
     pub fn new(client: Client, leadership: Leadership) -> Self {
-        Self { nodes: Api::all(client), leadership }
+        Self {
+            nodes: Api::all(client),
+            leadership,
+        }
     }
 
     /// The node as it is now.
     pub async fn read(&self, name: &str) -> Result<Node, WriteError> {
-        self.nodes.get(name).await.map_err(|error| failed(&error, "get", "nodes"))
+        self.nodes
+            .get(name)
+            .await
+            .map_err(|error| failed(&error, "get", "nodes"))
     }
 
     /// Writes the complete list of addresses; nothing else of the status changes.
@@ -54,15 +60,24 @@ impl Writes {
         let body = address_body(addresses);
         let (params, patch) = (PatchParams::default(), Patch::Merge(&body));
         let write = self.nodes.patch_status(name, &params, &patch);
-        self.led(write).await?.map_err(|error| failed(&error, "patch", "nodes/status"))
+        self.led(write)
+            .await?
+            .map_err(|error| failed(&error, "patch", "nodes/status"))
     }
 
     /// Writes labels, taints and provider id. With a version it is refused if the node is not at it any more.
-    pub async fn main(&self, name: &str, patch: &MainPatch, version: Option<&str>) -> Result<Node, WriteError> {
+    pub async fn main(
+        &self,
+        name: &str,
+        patch: &MainPatch,
+        version: Option<&str>,
+    ) -> Result<Node, WriteError> {
         let body: Value = patch.body(version);
         let (params, patch) = (PatchParams::default(), Patch::Merge(&body));
         let write = self.nodes.patch(name, &params, &patch);
-        self.led(write).await?.map_err(|error| failed(&error, "patch", "nodes"))
+        self.led(write)
+            .await?
+            .map_err(|error| failed(&error, "patch", "nodes"))
     }
 
     /// Writes what `plan` makes of the node as it is now, again and again while others write too. `plan` answers nothing when there is nothing to write.
@@ -74,7 +89,10 @@ impl Writes {
         let mut node = node.clone();
         for _ in 0..ATTEMPTS {
             let Some(patch) = plan(&node) else { return Ok(()) };
-            match self.main(&node.name_any(), &patch, node.resource_version().as_deref()).await {
+            match self
+                .main(&node.name_any(), &patch, node.resource_version().as_deref())
+                .await
+            {
                 Ok(_) => return Ok(()),
                 Err(WriteError::Conflict) => {}
                 Err(error) => return Err(error),
@@ -87,15 +105,27 @@ impl Writes {
 
     /// Deletes exactly this node, as it was seen: same UID, same version.
     pub async fn delete(&self, node: &Node) -> Result<(), WriteError> {
-        let preconditions = Preconditions { uid: node.uid(), resource_version: node.resource_version() };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let preconditions = Preconditions {
+            uid: node.uid(),
+            resource_version: node.resource_version(),
+        };
+        let params = DeleteParams {
+            preconditions: Some(preconditions),
+            ..DeleteParams::default()
+        };
         let name = node.name_any();
         let write = self.nodes.delete(&name, &params);
-        self.led(write).await?.map(|_| ()).map_err(|error| failed(&error, "delete", "nodes"))
+        self.led(write)
+            .await?
+            .map(|_| ())
+            .map_err(|error| failed(&error, "delete", "nodes"))
     }
 
     async fn led<T>(&self, write: impl Future<Output = T>) -> Result<T, WriteError> {
-        self.leadership.hold(write).await.map_err(|_| WriteError::NotLeading)
+        self.leadership
+            .hold(write)
+            .await
+            .map_err(|_| WriteError::NotLeading)
     }
 }
 

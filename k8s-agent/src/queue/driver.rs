@@ -45,7 +45,9 @@ pub struct Reading {
 
 impl<K> Clone for Queue<K> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
@@ -118,7 +120,9 @@ impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
         let mut batch = vec![first];
         let mut state = self.shared.state.lock();
         while batch.len() < most {
-            let Some(taken) = state.take(clock::now()) else { break };
+            let Some(taken) = state.take(clock::now()) else {
+                break;
+            };
             self.shared.meter.started(taken.waited);
             batch.push(taken);
         }
@@ -137,9 +141,13 @@ impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
             if let Ok(outcome) = running.await {
                 self.done(&taken.key, outcome);
             } else {
-                tracing::error!(queue = self.shared.meter.name(), "work on a key panicked and is tried again");
+                tracing::error!(
+                    queue = self.shared.meter.name(),
+                    "work on a key panicked and is tried again"
+                );
                 self.done(&taken.key, Outcome::Failed);
-                stop.run_until_cancelled(tokio::time::sleep(PAUSE_AFTER_PANIC)).await;
+                stop.run_until_cancelled(tokio::time::sleep(PAUSE_AFTER_PANIC))
+                    .await;
             }
         }
     }
@@ -162,12 +170,20 @@ impl<K: Clone + Eq + Hash> Shared<K> {
     fn read(&self) -> Reading {
         let now = clock::now();
         let state = self.state.lock();
-        let running = state.running().map(|since| now.saturating_duration_since(since).as_secs_f64());
-        running.fold(Reading { depth: state.depth(), ..Reading::default() }, |sum, seconds| Reading {
-            unfinished: sum.unfinished + seconds,
-            longest: sum.longest.max(seconds),
-            ..sum
-        })
+        let running = state
+            .running()
+            .map(|since| now.saturating_duration_since(since).as_secs_f64());
+        running.fold(
+            Reading {
+                depth: state.depth(),
+                ..Reading::default()
+            },
+            |sum, seconds| Reading {
+                unfinished: sum.unfinished + seconds,
+                longest: sum.longest.max(seconds),
+                ..sum
+            },
+        )
     }
 }
 
@@ -176,7 +192,10 @@ impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
     /// Gives back every key of a batch that has no outcome yet as failed, and the others as they ended.
     pub fn done_all(&self, batch: &[Taken<K>], outcomes: &HashMap<K, Outcome>) {
         for taken in batch {
-            self.done(&taken.key, outcomes.get(&taken.key).copied().unwrap_or(Outcome::Failed));
+            self.done(
+                &taken.key,
+                outcomes.get(&taken.key).copied().unwrap_or(Outcome::Failed),
+            );
         }
     }
 }

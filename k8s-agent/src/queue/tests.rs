@@ -6,7 +6,10 @@ use rstest::rstest;
 
 use super::*;
 
-const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_secs(300) };
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_secs(5),
+    longest: Duration::from_secs(300),
+};
 
 fn start() -> Instant {
     runtime::clock::now()
@@ -19,7 +22,9 @@ fn seconds(n: u64) -> Duration {
 #[test]
 fn failures_wait_5_10_20_40_80_160_300_300_seconds() {
     // S-173
-    let waits: Vec<u64> = (1..=8).map(|failures| BACKOFF.after(failures).as_secs()).collect();
+    let waits: Vec<u64> = (1..=8)
+        .map(|failures| BACKOFF.after(failures).as_secs())
+        .collect();
     assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
     assert_eq!(BACKOFF.after(u32::MAX), seconds(300));
 }
@@ -59,7 +64,9 @@ fn an_event_during_back_off_runs_at_once() {
     queue.done(&"a", Outcome::Failed, now);
     assert_eq!(queue.take(now + seconds(1)), None);
     queue.add("a", now + seconds(1));
-    let taken = queue.take(now + seconds(1)).map(|taken| (taken.key, taken.failures));
+    let taken = queue
+        .take(now + seconds(1))
+        .map(|taken| (taken.key, taken.failures));
     assert_eq!(taken, Some(("a", 1)));
 }
 
@@ -100,7 +107,10 @@ fn waiting_neither_raises_nor_resets_the_count_of_failures() {
 #[case::back_off(Advice::BackOff, Outcome::Failed)]
 #[case::after(Advice::After(Duration::from_secs(7)), Outcome::After(Duration::from_secs(7)))]
 fn the_advice_of_a_fault_is_followed(#[case] advice: Advice, #[case] outcome: Outcome) {
-    assert_eq!(Outcome::from(&Fault::new(FaultKind::Busy, "X", "x").with_advice(advice)), outcome);
+    assert_eq!(
+        Outcome::from(&Fault::new(FaultKind::Busy, "X", "x").with_advice(advice)),
+        outcome
+    );
 }
 
 #[test]
@@ -191,7 +201,10 @@ mod driven {
     use std::sync::atomic::{AtomicU32, Ordering};
     use tokio_util::sync::CancellationToken;
 
-    const FAST: Backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(4) };
+    const FAST: Backoff = Backoff {
+        first: Duration::from_millis(1),
+        longest: Duration::from_millis(4),
+    };
 
     #[tokio::test]
     async fn a_failing_key_is_tried_until_it_succeeds() {
@@ -225,7 +238,10 @@ mod driven {
             adder.add("b");
             adder.add("c");
         });
-        assert_eq!(batch.into_iter().map(|taken| taken.key).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(
+            batch.into_iter().map(|taken| taken.key).collect::<Vec<_>>(),
+            ["a", "b", "c"]
+        );
     }
 
     #[tokio::test]

@@ -26,21 +26,20 @@ type Answer = Response<BoxBody<Bytes, Infallible>>;
 
 /// A request that was answered.
 #[derive(Clone, Debug)]
-pub struct Seen {
-    pub method: Method,
-    pub path: String,
-    pub body: Value,
-    pub status: u16,
+pub(crate) struct Seen {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) body: Value,
 }
 
 /// What a rule says of a request: answer it with this status and message, without effect.
-pub type Refusal = (u16, &'static str);
+pub(crate) type Refusal = (u16, &'static str);
 
 type Rule = Box<dyn FnMut(&Method, &str, &Value) -> Option<Refusal> + Send>;
 
 /// The server. Clones share it.
 #[derive(Clone)]
-pub struct FakeApiServer {
+pub(crate) struct FakeApiServer {
     state: Arc<Mutex<State>>,
     /// Counts changes, to wait for them.
     changes: Arc<watch::Sender<u64>>,
@@ -63,12 +62,15 @@ struct State {
 type Place = (String, String, String);
 
 impl FakeApiServer {
-    pub fn new() -> Self {
-        Self { state: Arc::default(), changes: Arc::new(watch::Sender::new(0)) }
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Arc::default(),
+            changes: Arc::new(watch::Sender::new(0)),
+        }
     }
 
     /// A client of it.
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         let server = self.clone();
         Client::new(
             service_fn(move |request: Request<Body>| {
@@ -80,7 +82,7 @@ impl FakeApiServer {
     }
 
     /// Puts an object there as if somebody had created it.
-    pub fn create(&self, collection: &str, mut object: Value) -> Value {
+    pub(crate) fn create(&self, collection: &str, mut object: Value) -> Value {
         let mut state = self.state.lock();
         let metadata = &mut object["metadata"];
         if metadata["uid"].is_null() {
@@ -96,9 +98,11 @@ impl FakeApiServer {
     }
 
     /// Changes an object as if somebody had done it.
-    pub fn change(&self, collection: &str, name: &str, change: impl FnOnce(&mut Value)) {
+    pub(crate) fn change(&self, collection: &str, name: &str, change: impl FnOnce(&mut Value)) {
         let mut state = self.state.lock();
-        let place = state.find(collection, name).unwrap_or_else(|| panic!("no {collection} {name}"));
+        let place = state
+            .find(collection, name)
+            .unwrap_or_else(|| panic!("no {collection} {name}"));
         let mut object = state.objects[&place].clone();
         change(&mut object);
         state.put(collection, object);
@@ -107,70 +111,101 @@ impl FakeApiServer {
     }
 
     /// Deletes an object: at once, or by a deletion timestamp while finalizers hold it.
-    pub fn delete(&self, collection: &str, name: &str) {
+    pub(crate) fn delete(&self, collection: &str, name: &str) {
         let mut state = self.state.lock();
-        let place = state.find(collection, name).unwrap_or_else(|| panic!("no {collection} {name}"));
+        let place = state
+            .find(collection, name)
+            .unwrap_or_else(|| panic!("no {collection} {name}"));
         state.delete(&place);
         drop(state);
         self.changed();
     }
 
     /// The object, if it is there.
-    pub fn get(&self, collection: &str, name: &str) -> Option<Value> {
+    pub(crate) fn get(&self, collection: &str, name: &str) -> Option<Value> {
         let state = self.state.lock();
         let place = state.find(collection, name)?;
         state.objects.get(&place).cloned()
     }
 
     /// All objects of a collection.
-    pub fn all(&self, collection: &str) -> Vec<Value> {
+    pub(crate) fn all(&self, collection: &str) -> Vec<Value> {
         let state = self.state.lock();
-        state.objects.iter().filter(|((kind, ..), _)| kind == collection).map(|(_, object)| object.clone()).collect()
+        state
+            .objects
+            .iter()
+            .filter(|((kind, ..), _)| kind == collection)
+            .map(|(_, object)| object.clone())
+            .collect()
     }
 
     /// Reasons of the events on an object, in the order in which they came. Repeated ones count once.
-    pub fn events(&self, name: &str) -> Vec<String> {
-        self.event_objects(name).iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
+    pub(crate) fn events(&self, name: &str) -> Vec<String> {
+        self.event_objects(name)
+            .iter()
+            .map(|event| event["reason"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     /// Texts of the events with a reason on an object.
-    pub fn event_texts(&self, name: &str, reason: &str) -> Vec<String> {
+    pub(crate) fn event_texts(&self, name: &str, reason: &str) -> Vec<String> {
         let events = self.event_objects(name);
         let texts = events.iter().filter(|event| event["reason"] == json!(reason));
-        texts.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
+        texts
+            .map(|event| event["message"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     fn event_objects(&self, name: &str) -> Vec<Value> {
         let mut events = self.all("events");
         events.retain(|event| event["involvedObject"]["name"] == json!(name));
-        events.sort_by_key(|event| event["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap());
+        events.sort_by_key(|event| {
+            event["metadata"]["resourceVersion"]
+                .as_str()
+                .unwrap()
+                .parse::<u64>()
+                .unwrap()
+        });
         events
     }
 
     /// Every writing request so far whose path contains this, events left out.
-    pub fn writes(&self, part: &str) -> Vec<Seen> {
+    pub(crate) fn writes(&self, part: &str) -> Vec<Seen> {
         let state = self.state.lock();
-        let writes = state.seen.iter().filter(|seen| seen.method != Method::GET && !seen.path.contains("/events"));
+        let writes = state
+            .seen
+            .iter()
+            .filter(|seen| seen.method != Method::GET && !seen.path.contains("/events"));
         writes.filter(|seen| seen.path.contains(part)).cloned().collect()
     }
 
+    /// Ends all rules.
+    pub(crate) fn refuse_nothing(&self) {
+        self.state.lock().rules.clear();
+    }
+
+    /// How many requests so far had a path that contains this.
+    pub(crate) fn requests(&self, part: &str) -> usize {
+        self.state
+            .lock()
+            .seen
+            .iter()
+            .filter(|seen| seen.path.contains(part))
+            .count()
+    }
+
     /// Adds a rule: requests for which it has a refusal are refused.
-    pub fn refuse(&self, rule: impl FnMut(&Method, &str, &Value) -> Option<Refusal> + Send + 'static) {
+    pub(crate) fn refuse(&self, rule: impl FnMut(&Method, &str, &Value) -> Option<Refusal> + Send + 'static) {
         self.state.lock().rules.push(Box::new(rule));
     }
 
     /// Forgets this field of a Service's ingress from now on, as a server that is too old for it.
-    pub fn drop_field(&self, field: &'static str) {
+    pub(crate) fn drop_field(&self, field: &'static str) {
         self.state.lock().unknown_fields.push(field);
     }
 
-    /// Ends all rules.
-    pub fn refuse_nothing(&self) {
-        self.state.lock().rules.clear();
-    }
-
     /// Waits until the condition holds, and answers what it found.
-    pub async fn wait_for<T>(&self, what: &str, mut condition: impl FnMut(&Self) -> Option<T>) -> T {
+    pub(crate) async fn wait_for<T>(&self, what: &str, mut condition: impl FnMut(&Self) -> Option<T>) -> T {
         let mut changes = self.changes.subscribe();
         let waiting = async {
             loop {
@@ -193,21 +228,41 @@ impl FakeApiServer {
     async fn answer(&self, request: Request<Body>) -> Answer {
         let (head, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
-        let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
+        let body: Value = if body.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&body).unwrap()
+        };
         let target = Target::of(head.uri.path());
         let query: HashMap<String, String> =
-            url::form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
+            url::form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes())
+                .into_owned()
+                .collect();
         if head.method == Method::GET && query.get("watch").is_some_and(|watch| watch == "true") {
-            return self.watch(&target, query.get("resourceVersion").map_or(0, |version| version.parse().unwrap_or(0)));
+            return self.watch(
+                &target,
+                query
+                    .get("resourceVersion")
+                    .map_or(0, |version| version.parse().unwrap_or(0)),
+            );
         }
         let strategic = head.headers.get(http::header::CONTENT_TYPE).is_some_and(|kind| {
-            kind.to_str().unwrap_or_default().contains("strategic-merge-patch")
+            kind.to_str()
+                .unwrap_or_default()
+                .contains("strategic-merge-patch")
         });
         let (status, answer) = self.state.lock().serve(&head.method, &target, &body, strategic);
         let path = head.uri.path().to_owned();
-        self.state.lock().seen.push(Seen { method: head.method, path, body, status: status.as_u16() });
+        self.state.lock().seen.push(Seen {
+            method: head.method,
+            path,
+            body,
+        });
         self.changed();
-        Response::builder().status(status).body(Full::from(answer.to_string()).boxed()).unwrap()
+        Response::builder()
+            .status(status)
+            .body(Full::from(answer.to_string()).boxed())
+            .unwrap()
     }
 
     fn watch(&self, target: &Target, since: u64) -> Answer {
@@ -219,7 +274,9 @@ impl FakeApiServer {
             }
         }
         state.watches.push((target.collection.clone(), sender));
-        let stream = futures::StreamExt::map(UnboundedReceiverStream::new(receiver), |bytes| Ok(Frame::data(bytes)));
+        let stream = futures::StreamExt::map(UnboundedReceiverStream::new(receiver), |bytes| {
+            Ok(Frame::data(bytes))
+        });
         Response::new(StreamBody::new(stream).boxed())
     }
 }
@@ -240,7 +297,11 @@ impl Target {
     fn of(path: &str) -> Self {
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         // api/v1/... or apis/GROUP/VERSION/...
-        let rest = if parts[0] == "api" { &parts[2..] } else { &parts[3..] };
+        let rest = if parts[0] == "api" {
+            &parts[2..]
+        } else {
+            &parts[3..]
+        };
         let (namespace, rest) = match rest {
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => ((*namespace).to_owned(), rest),
             rest => (String::new(), rest),
@@ -254,7 +315,11 @@ impl Target {
     }
 
     fn place(&self) -> Place {
-        (self.collection.clone(), self.namespace.clone(), self.name.clone().unwrap_or_default())
+        (
+            self.collection.clone(),
+            self.namespace.clone(),
+            self.name.clone().unwrap_or_default(),
+        )
     }
 }
 
@@ -272,9 +337,17 @@ fn refusal(status: u16, message: &str) -> (StatusCode, Value) {
 }
 
 impl State {
-    fn serve(&mut self, method: &Method, target: &Target, body: &Value, strategic: bool) -> (StatusCode, Value) {
-        if let Some((status, message)) =
-            self.rules.iter_mut().find_map(|rule| rule(method, &target.path, body))
+    fn serve(
+        &mut self,
+        method: &Method,
+        target: &Target,
+        body: &Value,
+        strategic: bool,
+    ) -> (StatusCode, Value) {
+        if let Some((status, message)) = self
+            .rules
+            .iter_mut()
+            .find_map(|rule| rule(method, &target.path, body))
         {
             return refusal(status, message);
         }
@@ -284,15 +357,24 @@ impl State {
             ("POST", None) => {
                 let mut object = body.clone();
                 object["metadata"]["namespace"] = json!(target.namespace);
-                let place = (target.collection.clone(), target.namespace.clone(), text(&object, "name"));
+                let place = (
+                    target.collection.clone(),
+                    target.namespace.clone(),
+                    text(&object, "name"),
+                );
                 if self.objects.contains_key(&place) {
                     return refusal(409, "already exists");
                 }
                 object["metadata"]["uid"] = json!(uuid::Uuid::new_v4().to_string());
-                (StatusCode::CREATED, self.store(&target.collection, "ADDED", object))
+                (
+                    StatusCode::CREATED,
+                    self.store(&target.collection, "ADDED", object),
+                )
             }
             _ => {
-                let Some(found) = self.objects.get(&place).cloned() else { return refusal(404, "not found") };
+                let Some(found) = self.objects.get(&place).cloned() else {
+                    return refusal(404, "not found");
+                };
                 match method.as_str() {
                     "GET" => (StatusCode::OK, found),
                     "PUT" => self.replace(&target.collection, &found, body),
@@ -323,7 +405,13 @@ impl State {
         (StatusCode::OK, self.put(collection, body.clone()))
     }
 
-    fn patch(&mut self, collection: &str, found: Value, body: &Value, strategic: bool) -> (StatusCode, Value) {
+    fn patch(
+        &mut self,
+        collection: &str,
+        found: Value,
+        body: &Value,
+        strategic: bool,
+    ) -> (StatusCode, Value) {
         if is_old(&found, body) {
             return refusal(409, "the object has been modified");
         }
@@ -332,9 +420,19 @@ impl State {
             return refusal(422, "metadata.uid: Invalid value: field is immutable");
         }
         let mut object = found.clone();
-        if strategic { merge_strategic(&mut object, body) } else { merge(&mut object, body) }
-        if let Some(ingress) = object["status"]["loadBalancer"]["ingress"].as_array_mut() {
-            for (entry, field) in ingress.iter_mut().flat_map(|entry| self.unknown_fields.first().map(|it| (entry, *it))) {
+        if strategic {
+            merge_strategic(&mut object, body)
+        } else {
+            merge(&mut object, body)
+        }
+        if let Some(ingress) = object
+            .pointer_mut("/status/loadBalancer/ingress")
+            .and_then(Value::as_array_mut)
+        {
+            for (entry, field) in ingress
+                .iter_mut()
+                .flat_map(|entry| self.unknown_fields.first().map(|it| (entry, *it)))
+            {
                 entry.as_object_mut().unwrap().remove(field);
             }
         }
@@ -343,7 +441,10 @@ impl State {
             .iter()
             .any(|finalizer| !list(&found["metadata"]["finalizers"]).contains(finalizer));
         if dying && added {
-            return refusal(422, "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted");
+            return refusal(
+                422,
+                "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted",
+            );
         }
         if object == found {
             return (StatusCode::OK, found);
@@ -359,7 +460,10 @@ impl State {
             }
         }
         self.delete(place);
-        (StatusCode::OK, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}))
+        (
+            StatusCode::OK,
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}),
+        )
     }
 
     fn delete(&mut self, place: &Place) {
@@ -382,7 +486,10 @@ impl State {
     fn store(&mut self, collection: &str, event: &str, mut object: Value) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        let namespace = object["metadata"]["namespace"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         let place = (collection.to_owned(), namespace, text(&object, "name"));
         if event == "DELETED" {
             self.objects.remove(&place);
@@ -390,13 +497,17 @@ impl State {
             self.objects.insert(place, object.clone());
         }
         let event = json!({"type": event, "object": object});
-        self.watches.retain(|(kind, watch)| kind != collection || watch.send(line(&event)).is_ok());
+        self.watches
+            .retain(|(kind, watch)| kind != collection || watch.send(line(&event)).is_ok());
         self.history.push((self.version, collection.to_owned(), event));
         object
     }
 
     fn find(&self, collection: &str, name: &str) -> Option<Place> {
-        self.objects.keys().find(|(kind, _, found)| kind == collection && found == name).cloned()
+        self.objects
+            .keys()
+            .find(|(kind, _, found)| kind == collection && found == name)
+            .cloned()
     }
 }
 
@@ -453,10 +564,17 @@ fn merge_strategic(into: &mut Value, patch: &Value) {
             }
             ("finalizers", Value::Array(added)) => {
                 let mut all = list(&into[key]).to_vec();
-                all.extend(added.iter().filter(|entry| !list(&into[key]).contains(entry)).cloned());
+                all.extend(
+                    added
+                        .iter()
+                        .filter(|entry| !list(&into[key]).contains(entry))
+                        .cloned(),
+                );
                 into[key] = json!(all);
             }
-            ("conditions" | "addresses", Value::Array(entries)) => merge_list(&mut into[key], entries, "type"),
+            ("conditions" | "addresses", Value::Array(entries)) => {
+                merge_list(&mut into[key], entries, "type")
+            }
             ("taints", Value::Array(entries)) => merge_list(&mut into[key], entries, "key"),
             (_, Value::Object(_)) => merge_strategic(&mut into[key], value),
             _ => into[key] = value.clone(),

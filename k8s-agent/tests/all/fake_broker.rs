@@ -19,13 +19,17 @@ use tonic::{Request, Response, Status};
 /// How long a test waits for what it expects.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-type Ensure = Arc<dyn Fn(&v1::EnsureLoadBalancerRequest) -> Result<v1::EnsureLoadBalancerResponse, Fault> + Send + Sync>;
-type Delete = Arc<dyn Fn(&v1::DeleteLoadBalancerRequest) -> Result<v1::DeleteLoadBalancerResponse, Fault> + Send + Sync>;
+type Ensure = Arc<
+    dyn Fn(&v1::EnsureLoadBalancerRequest) -> Result<v1::EnsureLoadBalancerResponse, Fault> + Send + Sync,
+>;
+type Delete = Arc<
+    dyn Fn(&v1::DeleteLoadBalancerRequest) -> Result<v1::DeleteLoadBalancerResponse, Fault> + Send + Sync,
+>;
 type Lookup = Arc<dyn Fn(&v1::InstanceKey) -> v1::InstanceResult + Send + Sync>;
 
 /// The broker. Clones share it. Its socket is gone when the last of them is.
 #[derive(Clone)]
-pub struct FakeBroker {
+pub(crate) struct FakeBroker {
     shared: Arc<Shared>,
 }
 
@@ -53,22 +57,22 @@ struct Script {
 
 /// What it was asked.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
-    pub ensures: Vec<v1::EnsureLoadBalancerRequest>,
-    pub deletes: Vec<v1::DeleteLoadBalancerRequest>,
-    pub lookups: Vec<v1::LookupInstancesRequest>,
+pub(crate) struct Heard {
+    pub(crate) ensures: Vec<v1::EnsureLoadBalancerRequest>,
+    pub(crate) deletes: Vec<v1::DeleteLoadBalancerRequest>,
+    pub(crate) lookups: Vec<v1::LookupInstancesRequest>,
     /// Calls that the caller gave up.
-    pub abandoned: usize,
+    pub(crate) abandoned: usize,
     /// Most Ensures and Deletes of one Service at the same time.
-    pub most_at_once_per_service: usize,
+    pub(crate) most_at_once_per_service: usize,
     /// Most Ensures and Deletes at the same time.
-    pub most_at_once: usize,
+    pub(crate) most_at_once: usize,
     running: BTreeMap<String, usize>,
 }
 
 impl FakeBroker {
     /// One that gives every Service an address of its own, finds no machine, and listens.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let broker = Self {
             shared: Arc::new(Shared {
                 directory: tempfile::tempdir().unwrap(),
@@ -90,7 +94,7 @@ impl FakeBroker {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> LinkAddress {
+    pub(crate) fn address(&self) -> LinkAddress {
         LinkAddress::Unix(self.path())
     }
 
@@ -99,67 +103,80 @@ impl FakeBroker {
     }
 
     /// Listens (again).
-    pub async fn listen(&self) {
+    pub(crate) async fn listen(&self) {
         let host = Host::new();
         let directory = self.path().parent().unwrap().to_owned();
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-        let server = LinkServer { listen: vec![self.address()], tls: None, allow_uids: Vec::new() };
+        let server = LinkServer {
+            listen: vec![self.address()],
+            tls: None,
+            allow_uids: Vec::new(),
+        };
         let routes = Routes::new(CloudBrokerServer::new(Served(Arc::downgrade(&self.shared))));
         runtime::link::serve(&host, server, routes).await.unwrap();
         *self.shared.listener.lock() = Some(host);
     }
 
     /// Goes away: no new connection, and the present ones end.
-    pub async fn leave(&self) {
+    pub(crate) async fn leave(&self) {
         let host = self.shared.listener.lock().take().unwrap();
         host.shutdown().cancel();
         host.finish(Duration::from_secs(5)).await;
     }
 
     /// What Describe answers.
-    pub fn describe(&self, change: impl FnOnce(&mut v1::DescribeResponse)) {
+    pub(crate) fn describe(&self, change: impl FnOnce(&mut v1::DescribeResponse)) {
         change(&mut self.shared.script.lock().description);
     }
 
     /// What Ensure answers.
-    pub fn on_ensure(
+    pub(crate) fn on_ensure(
         &self,
-        answer: impl Fn(&v1::EnsureLoadBalancerRequest) -> Result<v1::EnsureLoadBalancerResponse, Fault> + Send + Sync + 'static,
+        answer: impl Fn(&v1::EnsureLoadBalancerRequest) -> Result<v1::EnsureLoadBalancerResponse, Fault>
+        + Send
+        + Sync
+        + 'static,
     ) {
         self.shared.script.lock().ensure = Arc::new(answer);
     }
 
     /// What Delete answers.
-    pub fn on_delete(
+    pub(crate) fn on_delete(
         &self,
-        answer: impl Fn(&v1::DeleteLoadBalancerRequest) -> Result<v1::DeleteLoadBalancerResponse, Fault> + Send + Sync + 'static,
+        answer: impl Fn(&v1::DeleteLoadBalancerRequest) -> Result<v1::DeleteLoadBalancerResponse, Fault>
+        + Send
+        + Sync
+        + 'static,
     ) {
         self.shared.script.lock().delete = Arc::new(answer);
     }
 
     /// What a look-up of one key answers.
-    pub fn on_lookup(&self, answer: impl Fn(&v1::InstanceKey) -> v1::InstanceResult + Send + Sync + 'static) {
+    pub(crate) fn on_lookup(
+        &self,
+        answer: impl Fn(&v1::InstanceKey) -> v1::InstanceResult + Send + Sync + 'static,
+    ) {
         self.shared.script.lock().lookup = Arc::new(answer);
     }
 
     /// How long each Ensure and Delete takes.
-    pub fn take_time(&self, pace: Duration) {
+    pub(crate) fn take_time(&self, pace: Duration) {
         self.shared.script.lock().pace = pace;
     }
 
     /// Ensures and Deletes that begin from now on never end, or begin to end again.
-    pub fn be_stuck(&self, stuck: bool) {
+    pub(crate) fn be_stuck(&self, stuck: bool) {
         self.shared.script.lock().stuck = stuck;
     }
 
     /// What it was asked so far.
-    pub fn heard(&self) -> Heard {
+    pub(crate) fn heard(&self) -> Heard {
         self.shared.heard.lock().clone()
     }
 
     /// Waits until the condition holds on what it was asked, and answers what it found.
-    pub async fn wait_for<T>(&self, what: &str, mut condition: impl FnMut(&Heard) -> Option<T>) -> T {
+    pub(crate) async fn wait_for<T>(&self, what: &str, mut condition: impl FnMut(&Heard) -> Option<T>) -> T {
         let mut calls = self.shared.calls.subscribe();
         let waiting = async {
             loop {
@@ -177,42 +194,63 @@ impl FakeBroker {
 }
 
 /// A tenant with one network that has a load balancer.
-pub fn description() -> v1::DescribeResponse {
+pub(crate) fn description() -> v1::DescribeResponse {
     v1::DescribeResponse {
         cluster: "default".to_owned(),
         contract_min: 1,
         contract_max: 1,
-        networks: vec![v1::NetworkInfo { id: "net-1".to_owned(), name: "guests".to_owned(), offers_load_balancer: true }],
+        networks: vec![v1::NetworkInfo {
+            id: "net-1".to_owned(),
+            name: "guests".to_owned(),
+            offers_load_balancer: true,
+        }],
         refresh_interval: Some(prost_types::Duration { seconds: 1, nanos: 0 }),
-        drift_period: Some(prost_types::Duration { seconds: 600, nanos: 0 }),
+        drift_period: Some(prost_types::Duration {
+            seconds: 600,
+            nanos: 0,
+        }),
         ..v1::DescribeResponse::default()
     }
 }
 
 /// An address that belongs to the Service alone.
-pub fn address_of(request: &v1::EnsureLoadBalancerRequest) -> String {
+pub(crate) fn address_of(request: &v1::EnsureLoadBalancerRequest) -> String {
     let uid = &request.r#ref.as_ref().unwrap().uid;
-    let sum = uid.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+    let sum = uid.bytes().fold(0_u32, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(u32::from(byte))
+    });
     format!("192.0.{}.{}", 2 + sum / 250 % 100, 1 + sum % 250)
 }
 
 /// A load balancer that is as wanted, after one change.
-pub fn settled(ips: &[&str]) -> v1::EnsureLoadBalancerResponse {
-    let ingress = ips.iter().map(|ip| v1::Ingress { ip: (*ip).to_owned(), proxy: false }).collect();
-    let outputs = v1::Outputs { address_id: "ip-1".to_owned(), network_id: "net-1".to_owned(), address_owned: true };
+pub(crate) fn settled(ips: &[&str]) -> v1::EnsureLoadBalancerResponse {
+    let ingress = ips
+        .iter()
+        .map(|ip| v1::Ingress {
+            ip: (*ip).to_owned(),
+            proxy: false,
+        })
+        .collect();
+    let outputs = v1::Outputs {
+        address_id: "ip-1".to_owned(),
+        network_id: "net-1".to_owned(),
+        address_owned: true,
+    };
     v1::EnsureLoadBalancerResponse {
-        outcome: Some(ensure_load_balancer_response::Outcome::Settled(v1::LoadBalancerSettled {
-            ingress,
-            leaving: Vec::new(),
-            outputs: Some(outputs),
-            changes: 1,
-        })),
+        outcome: Some(ensure_load_balancer_response::Outcome::Settled(
+            v1::LoadBalancerSettled {
+                ingress,
+                leaving: Vec::new(),
+                outputs: Some(outputs),
+                changes: 1,
+            },
+        )),
         notes: Vec::new(),
     }
 }
 
 /// The same with another address that goes once it is no longer published.
-pub fn moving(ip: &str, leaving: &str) -> v1::EnsureLoadBalancerResponse {
+pub(crate) fn moving(ip: &str, leaving: &str) -> v1::EnsureLoadBalancerResponse {
     let mut answer = settled(&[ip]);
     if let Some(ensure_load_balancer_response::Outcome::Settled(settled)) = &mut answer.outcome {
         settled.leaving = vec![leaving.to_owned()];
@@ -221,15 +259,19 @@ pub fn moving(ip: &str, leaving: &str) -> v1::EnsureLoadBalancerResponse {
 }
 
 /// Work that goes on.
-pub fn pending(retry_after: Duration, reason: &str, text: &str) -> v1::EnsureLoadBalancerResponse {
+pub(crate) fn pending(retry_after: Duration, reason: &str, text: &str) -> v1::EnsureLoadBalancerResponse {
     v1::EnsureLoadBalancerResponse {
-        outcome: Some(ensure_load_balancer_response::Outcome::Pending(still_pending(retry_after, reason, text))),
+        outcome: Some(ensure_load_balancer_response::Outcome::Pending(still_pending(
+            retry_after,
+            reason,
+            text,
+        ))),
         notes: Vec::new(),
     }
 }
 
 /// The same for a Delete.
-pub fn still_pending(retry_after: Duration, reason: &str, text: &str) -> v1::Pending {
+pub(crate) fn still_pending(retry_after: Duration, reason: &str, text: &str) -> v1::Pending {
     v1::Pending {
         retry_after: Some(prost_types::Duration::try_from(retry_after).unwrap()),
         step: "associate address".to_owned(),
@@ -239,20 +281,25 @@ pub fn still_pending(retry_after: Duration, reason: &str, text: &str) -> v1::Pen
 }
 
 /// A load balancer that is gone.
-pub fn deleted() -> v1::DeleteLoadBalancerResponse {
+pub(crate) fn deleted() -> v1::DeleteLoadBalancerResponse {
     v1::DeleteLoadBalancerResponse {
-        outcome: Some(delete_load_balancer_response::Outcome::Settled(v1::DeleteSettled {
-            released: vec!["192.0.2.1".to_owned()],
-            kept: Vec::new(),
-            changes: 1,
-        })),
+        outcome: Some(delete_load_balancer_response::Outcome::Settled(
+            v1::DeleteSettled {
+                released: vec!["192.0.2.1".to_owned()],
+                kept: Vec::new(),
+                changes: 1,
+            },
+        )),
         notes: Vec::new(),
     }
 }
 
 /// A machine that nothing is known of.
-pub fn unknown(text: &str) -> v1::InstanceResult {
-    let unknown = v1::UnknownReason { why: v1::unknown_reason::Why::NotFoundYet as i32, text: text.to_owned() };
+pub(crate) fn unknown(text: &str) -> v1::InstanceResult {
+    let unknown = v1::UnknownReason {
+        why: v1::unknown_reason::Why::NotFoundYet as i32,
+        text: text.to_owned(),
+    };
     v1::InstanceResult {
         presence: Some(instance_result::Presence::Unknown(unknown)),
         list_id: "list-1".to_owned(),
@@ -279,22 +326,29 @@ impl Shared {
         heard.most_at_once = heard.most_at_once.max(heard.running.values().sum());
         drop(heard);
         self.called();
-        Call { shared: Arc::clone(self), uid: uid.to_owned(), ended: false }
+        Call {
+            shared: Arc::clone(self),
+            uid: uid.to_owned(),
+            ended: false,
+        }
     }
 
     fn called(&self) {
         self.calls.send_modify(|count| *count += 1);
     }
 
-    async fn work(&self) {
+    /// The work of a call that begins now: what the script says later does not change it.
+    fn work(&self) -> impl Future<Output = ()> + use<> {
         let (pace, stuck) = {
             let script = self.script.lock();
             (script.pace, script.stuck)
         };
-        if stuck {
-            std::future::pending::<()>().await;
+        async move {
+            if stuck {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(pace).await;
         }
-        tokio::time::sleep(pace).await;
     }
 }
 
@@ -318,7 +372,10 @@ impl Served {
 
 #[tonic::async_trait]
 impl CloudBroker for Served {
-    async fn describe(&self, _: Request<v1::DescribeRequest>) -> Result<Response<v1::DescribeResponse>, Status> {
+    async fn describe(
+        &self,
+        _: Request<v1::DescribeRequest>,
+    ) -> Result<Response<v1::DescribeResponse>, Status> {
         Ok(Response::new(self.shared()?.script.lock().description.clone()))
     }
 
@@ -342,8 +399,9 @@ impl CloudBroker for Served {
         let shared = self.shared()?;
         let request = request.into_inner();
         let uid = request.r#ref.as_ref().unwrap().uid.clone();
+        let work = shared.work();
         let mut call = shared.begin(&uid, |heard| heard.ensures.push(request.clone()));
-        shared.work().await;
+        work.await;
         let ensure = Arc::clone(&shared.script.lock().ensure);
         call.ended = true;
         Ok(Response::new(ensure(&request)?))
@@ -356,8 +414,9 @@ impl CloudBroker for Served {
         let shared = self.shared()?;
         let request = request.into_inner();
         let uid = request.r#ref.as_ref().unwrap().uid.clone();
+        let work = shared.work();
         let mut call = shared.begin(&uid, |heard| heard.deletes.push(request.clone()));
-        shared.work().await;
+        work.await;
         let delete = Arc::clone(&shared.script.lock().delete);
         call.ended = true;
         Ok(Response::new(delete(&request)?))

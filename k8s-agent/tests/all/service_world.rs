@@ -29,37 +29,52 @@ use tokio_util::task::TaskTracker;
 use crate::fake_apiserver::FakeApiServer;
 use crate::fake_broker::FakeBroker;
 
-pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
-pub const PREFIX: &str = "service.beta.kubernetes.io/cloudstack-load-balancer-";
+pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/cloudstack-load-balancer-";
 
 /// Everything around the controller, and the controller.
-pub struct World {
-    pub api: FakeApiServer,
-    pub broker: FakeBroker,
-    pub context: Arc<Context>,
-    pub throne: Throne,
+pub(crate) struct World {
+    pub(crate) api: FakeApiServer,
+    pub(crate) broker: FakeBroker,
+    pub(crate) context: Arc<Context>,
+    pub(crate) throne: Throne,
     host: Host,
 }
 
 /// A controller that is quick to try again and soon loses its patience.
-pub fn quick() -> Pace {
-    let backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_millis(400) };
-    Pace { backoff, patience: Duration::from_millis(300) }
+pub(crate) fn quick() -> Pace {
+    let backoff = Backoff {
+        first: Duration::from_millis(50),
+        longest: Duration::from_millis(400),
+    };
+    Pace {
+        backoff,
+        patience: Duration::from_millis(300),
+    }
 }
 
 impl World {
     /// Starts the controller over what is in `api`, with `broker`.
-    pub async fn start(api: FakeApiServer, broker: FakeBroker) -> Self {
+    pub(crate) async fn start(api: FakeApiServer, broker: FakeBroker) -> Self {
         let (host, metrics) = (Host::new(), Metrics::default());
         let (throne, leadership) = Leadership::contested();
-        throne.lead(Fence { lease_uid: "lease-1".to_owned(), transitions: 3 }, None);
+        throne.lead(
+            Fence {
+                lease_uid: "lease-1".to_owned(),
+                transitions: 3,
+            },
+            None,
+        );
         let (events, writer) = Recorder::new(metrics.clone());
         let client = api.client();
         host.spawn("events", writer.run(client.clone(), host.shutdown()));
         let link = Link::connect(&host, vec![broker.address()], None);
         let caller = Broker::new(link, leadership.clone(), metrics.clone(), "process-1".to_owned());
         let (describing, ready, stop) = (caller.clone(), host.gate("broker"), host.shutdown());
-        host.spawn("broker", async move { describing.keep_describing(ready, stop).await });
+        host.spawn(
+            "broker",
+            async move { describing.keep_describing(ready, stop).await },
+        );
         let context = Arc::new(Context {
             host: host.clone(),
             settings: settings(&broker),
@@ -77,16 +92,27 @@ impl World {
         let (api_of_nodes, api_of_services) = (Api::all(client.clone()), Api::all(client));
         let (stop, stop_too) = (host.shutdown(), host.shutdown());
         host.spawn("nodes", async move { nodes.run(api_of_nodes, stop).await });
-        host.spawn("services", async move { services.run(api_of_services, stop_too).await });
+        host.spawn("services", async move {
+            services.run(api_of_services, stop_too).await
+        });
         context.nodes.synced().await;
         context.services.synced().await;
-        let backends = Backends { cloud: Some(BrokerBackend::new(caller)), keepalived: None::<Absent> };
+        let backends = Backends {
+            cloud: Some(BrokerBackend::new(caller)),
+            keepalived: None::<Absent>,
+        };
         controller::start(&context, rules(), backends, quick());
-        Self { api, broker, context, throne, host }
+        Self {
+            api,
+            broker,
+            context,
+            throne,
+            host,
+        }
     }
 
     /// An empty cluster with two nodes, and a broker that serves everybody.
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let api = FakeApiServer::new();
         add_node(&api, 1);
         add_node(&api, 2);
@@ -94,25 +120,33 @@ impl World {
     }
 
     /// Waits until the Service shows this address.
-    pub async fn shows(&self, name: &str, ip: &str) {
-        self.api.wait_for(&format!("{name} shows {ip}"), |api| (ingress(api, name) == json!(ip)).then_some(())).await;
+    pub(crate) async fn shows(&self, name: &str, ip: &str) {
+        self.api
+            .wait_for(&format!("{name} shows {ip}"), |api| {
+                (ingress(api, name) == json!(ip)).then_some(())
+            })
+            .await;
     }
 
     /// Waits until the Service shows any address, and answers it.
-    pub async fn served(&self, name: &str) -> String {
+    pub(crate) async fn served(&self, name: &str) -> String {
         self.api
-            .wait_for(&format!("{name} is served"), |api| ingress(api, name).as_str().map(str::to_owned))
+            .wait_for(&format!("{name} is served"), |api| {
+                ingress(api, name).as_str().map(str::to_owned)
+            })
             .await
     }
 
     /// Waits until an event with this reason is on the Service.
-    pub async fn told(&self, name: &str, reason: &str) {
+    pub(crate) async fn told(&self, name: &str, reason: &str) {
         let found = |api: &FakeApiServer| api.events(name).iter().any(|event| event == reason).then_some(());
-        self.api.wait_for(&format!("event {reason} on {name}"), found).await;
+        self.api
+            .wait_for(&format!("event {reason} on {name}"), found)
+            .await;
     }
 
     /// Waits until the controller has nothing to do for anybody: a Service that comes last has been served, one worker at a time.
-    pub async fn settles(&self) {
+    pub(crate) async fn settles(&self) {
         let name = format!("last-{}", uuid::Uuid::new_v4().simple());
         self.api.create("services", service(&name));
         self.served(&name).await;
@@ -120,31 +154,41 @@ impl World {
     }
 
     /// Stops the controller.
-    pub async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         self.host.shutdown().cancel();
         self.host.finish(Duration::from_secs(10)).await;
     }
 }
 
 fn ingress(api: &FakeApiServer, name: &str) -> Value {
-    api.get("services", name).map_or(Value::Null, |service| service["status"]["loadBalancer"]["ingress"][0]["ip"].clone())
+    api.get("services", name).map_or(Value::Null, |service| {
+        service["status"]["loadBalancer"]["ingress"][0]["ip"].clone()
+    })
 }
 
 fn settings(broker: &FakeBroker) -> Settings {
     let address = broker.address().to_string();
-    let argv = ["k8s-agent", "--cloud-provider=external-cloudstack", "--broker", &address];
+    let argv = [
+        "k8s-agent",
+        "--cloud-provider=external-cloudstack",
+        "--broker",
+        &address,
+    ];
     Settings::try_from(CommandLine::read(argv.map(OsString::from)).unwrap().flags).unwrap()
 }
 
 fn rules() -> Rules {
     Rules {
         running: Running::One(BackendName::Cloud),
-        dialect: Dialect { kind: dialect::Kind::Apache as i32, cluster_name: "kubernetes".to_owned() },
+        dialect: Dialect {
+            kind: dialect::Kind::Apache as i32,
+            cluster_name: "kubernetes".to_owned(),
+        },
     }
 }
 
 /// A Service of type LoadBalancer with one port.
-pub fn service(name: &str) -> Value {
+pub(crate) fn service(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"namespace": "default", "name": name, "annotations": {"example/a": "b"}},
@@ -158,7 +202,7 @@ pub fn service(name: &str) -> Value {
 }
 
 /// A Service that was served before this process began.
-pub fn served_before(name: &str, ip: &str) -> Value {
+pub(crate) fn served_before(name: &str, ip: &str) -> Value {
     let mut served = service(name);
     served["metadata"]["finalizers"] = json!([FINALIZER]);
     served["metadata"]["annotations"] = json!({
@@ -172,12 +216,12 @@ pub fn served_before(name: &str, ip: &str) -> Value {
 }
 
 /// Id of the machine behind a node.
-pub fn machine(number: u8) -> String {
+pub(crate) fn machine(number: u8) -> String {
     format!("3a1b2c3d-0000-4000-8000-0000000000{number:02}")
 }
 
 /// Registers a node that is initialised.
-pub fn add_node(api: &FakeApiServer, number: u8) {
+pub(crate) fn add_node(api: &FakeApiServer, number: u8) {
     api.create(
         "nodes",
         json!({

@@ -13,15 +13,24 @@ const RULES: Rules = Rules {
 };
 
 fn node(uid: &str) -> Sight {
-    Sight { uid: uid.into(), ..Sight::default() }
+    Sight {
+        uid: uid.into(),
+        ..Sight::default()
+    }
 }
 
 fn ready(uid: &str) -> Sight {
-    Sight { ready: true, ..node(uid) }
+    Sight {
+        ready: true,
+        ..node(uid)
+    }
 }
 
 fn machine(power: Power) -> Presence {
-    Presence::Found(Box::new(Machine { power, ..Machine::example() }))
+    Presence::Found(Box::new(Machine {
+        power,
+        ..Machine::example()
+    }))
 }
 
 fn gone() -> Presence {
@@ -29,11 +38,19 @@ fn gone() -> Presence {
 }
 
 fn unknown(why: Why) -> Presence {
-    Presence::Unknown { why, text: "x".into() }
+    Presence::Unknown {
+        why,
+        text: "x".into(),
+    }
 }
 
 /// Observes the nodes from `start` until `seconds` later, then judges with one answer for all that were asked.
-fn judge_after(history: &mut History, nodes: &[Sight], answer: &Presence, (start, seconds): (Instant, u64)) -> Vec<Verdict> {
+fn judge_after(
+    history: &mut History,
+    nodes: &[Sight],
+    answer: &Presence,
+    (start, seconds): (Instant, u64),
+) -> Vec<Verdict> {
     history.observe(nodes, start);
     let now = start + Duration::from_secs(seconds);
     let asked = history.observe(nodes, now);
@@ -76,7 +93,10 @@ fn a_ready_node_is_believed_and_not_the_cloud(
     #[case] expected: Verdict,
 ) {
     let (mut history, now) = (History::default(), start());
-    assert!(history.observe(std::slice::from_ref(&sight), now).is_empty(), "it is not even asked for");
+    assert!(
+        history.observe(std::slice::from_ref(&sight), now).is_empty(),
+        "it is not even asked for"
+    );
     let answers = [("a".to_owned(), presence)].into();
     assert_eq!(history.judge(&[sight], &answers, None, (&RULES, now)), [expected]);
 }
@@ -85,24 +105,47 @@ fn a_ready_node_is_believed_and_not_the_cloud(
 fn a_node_is_kept_during_the_grace_time() {
     // L-45
     let now = start();
-    assert_eq!(judge_after(&mut History::default(), &[node("a")], &gone(), (now, 29)), [Verdict::Leave]);
+    assert_eq!(
+        judge_after(&mut History::default(), &[node("a")], &gone(), (now, 29)),
+        [Verdict::Leave]
+    );
 }
 
 #[test]
 fn the_broker_is_told_how_long_a_node_has_not_been_ready_by_our_own_clock() {
     let (mut history, now) = (History::default(), start());
     let after = |seconds| now + Duration::from_secs(seconds);
-    assert_eq!(history.observe(&[node("a")], now), [("a".to_owned(), Some(Duration::ZERO))]);
-    assert_eq!(history.observe(&[node("a")], after(9)), [("a".to_owned(), Some(Duration::from_secs(9)))]);
+    assert_eq!(
+        history.observe(&[node("a")], now),
+        [("a".to_owned(), Some(Duration::ZERO))]
+    );
+    assert_eq!(
+        history.observe(&[node("a")], after(9)),
+        [("a".to_owned(), Some(Duration::from_secs(9)))]
+    );
     // Ready in between: it starts again.
     history.observe(&[ready("a")], after(10));
-    assert_eq!(history.observe(&[node("a")], after(12)), [("a".to_owned(), Some(Duration::ZERO))]);
+    assert_eq!(
+        history.observe(&[node("a")], after(12)),
+        [("a".to_owned(), Some(Duration::ZERO))]
+    );
     // Another node under the same name is another node.
-    assert_eq!(history.observe(&[node("b")], after(60)), [("b".to_owned(), Some(Duration::ZERO))]);
+    assert_eq!(
+        history.observe(&[node("b")], after(60)),
+        [("b".to_owned(), Some(Duration::ZERO))]
+    );
 }
 
 fn nodes(not_ready: usize, all: usize) -> Vec<Sight> {
-    (0..all).map(|n| if n < not_ready { node(&n.to_string()) } else { ready(&n.to_string()) }).collect()
+    (0..all)
+        .map(|n| {
+            if n < not_ready {
+                node(&n.to_string())
+            } else {
+                ready(&n.to_string())
+            }
+        })
+        .collect()
 }
 
 #[rstest]
@@ -112,15 +155,33 @@ fn nodes(not_ready: usize, all: usize) -> Vec<Sight> {
 #[case::more_than_a_third(34, 100, false)]
 #[case::four_of_twelve(4, 13, true)]
 #[case::five_of_twelve(5, 13, false)]
-fn deletion_is_held_while_too_many_go_at_once(#[case] not_ready: usize, #[case] all: usize, #[case] deleted: bool) {
+fn deletion_is_held_while_too_many_go_at_once(
+    #[case] not_ready: usize,
+    #[case] all: usize,
+    #[case] deleted: bool,
+) {
     // L-46
-    let verdicts = judge_after(&mut History::default(), &nodes(not_ready, all), &gone(), (start(), 31));
-    let deletions = verdicts.iter().filter(|it| matches!(it, Verdict::Delete(_))).count();
-    let braked = verdicts.iter().filter(|it| matches!(it, Verdict::Hold(Held::TooMany { .. }))).count();
+    let verdicts = judge_after(
+        &mut History::default(),
+        &nodes(not_ready, all),
+        &gone(),
+        (start(), 31),
+    );
+    let deletions = verdicts
+        .iter()
+        .filter(|it| matches!(it, Verdict::Delete(_)))
+        .count();
+    let braked = verdicts
+        .iter()
+        .filter(|it| matches!(it, Verdict::Hold(Held::TooMany { .. })))
+        .count();
     if deleted {
         assert_eq!((deletions, braked), (not_ready, 0));
     } else {
-        assert!(deletions == 0 || (not_ready == 33 && deletions == RULES.per_minute && braked == 0), "{deletions}");
+        assert!(
+            deletions == 0 || (not_ready == 33 && deletions == RULES.per_minute && braked == 0),
+            "{deletions}"
+        );
     }
 }
 
@@ -128,7 +189,12 @@ fn deletion_is_held_while_too_many_go_at_once(#[case] not_ready: usize, #[case] 
 fn no_more_than_ten_are_deleted_in_a_minute() {
     let (mut history, now) = (History::default(), start());
     let all = nodes(30, 100);
-    let count = |verdicts: Vec<Verdict>| verdicts.iter().filter(|it| matches!(it, Verdict::Delete(_))).count();
+    let count = |verdicts: Vec<Verdict>| {
+        verdicts
+            .iter()
+            .filter(|it| matches!(it, Verdict::Delete(_)))
+            .count()
+    };
     assert_eq!(count(judge_after(&mut history, &all, &gone(), (now, 31))), 10);
     assert_eq!(count(judge_after(&mut history, &all, &gone(), (now, 90))), 0);
     assert_eq!(count(judge_after(&mut history, &all, &gone(), (now, 92))), 10);
@@ -137,11 +203,24 @@ fn no_more_than_ten_are_deleted_in_a_minute() {
 #[test]
 fn time_alone_does_not_release_the_brake_and_fewer_nodes_do() {
     let (mut history, now) = (History::default(), start());
-    let held = |verdicts: Vec<Verdict>| verdicts.iter().any(|it| matches!(it, Verdict::Hold(Held::TooMany { .. })));
+    let held = |verdicts: Vec<Verdict>| {
+        verdicts
+            .iter()
+            .any(|it| matches!(it, Verdict::Hold(Held::TooMany { .. })))
+    };
     assert!(held(judge_after(&mut history, &nodes(6, 10), &gone(), (now, 31))));
-    assert!(held(judge_after(&mut history, &nodes(6, 10), &gone(), (now, 4000))), "after more than an hour");
+    assert!(
+        held(judge_after(&mut history, &nodes(6, 10), &gone(), (now, 4000))),
+        "after more than an hour"
+    );
     let verdicts = judge_after(&mut history, &nodes(3, 10), &gone(), (now, 4001));
-    assert_eq!(verdicts.iter().filter(|it| matches!(it, Verdict::Delete(_))).count(), 3);
+    assert_eq!(
+        verdicts
+            .iter()
+            .filter(|it| matches!(it, Verdict::Delete(_)))
+            .count(),
+        3
+    );
 }
 
 #[test]
@@ -149,26 +228,50 @@ fn a_person_releases_the_brake_for_one_node() {
     let mut all = nodes(6, 10);
     all[2].confirmed = true;
     let verdicts = judge_after(&mut History::default(), &all, &gone(), (start(), 31));
-    let deleted: Vec<usize> =
-        verdicts.iter().enumerate().filter(|(_, it)| matches!(it, Verdict::Delete(_))).map(|(n, _)| n).collect();
+    let deleted: Vec<usize> = verdicts
+        .iter()
+        .enumerate()
+        .filter(|(_, it)| matches!(it, Verdict::Delete(_)))
+        .map(|(n, _)| n)
+        .collect();
     assert_eq!(deleted, [2]);
-    let verdicts = judge_after(&mut History::default(), &all, &unknown(Why::NotYet), (start(), 31));
-    assert!(verdicts.iter().all(|it| *it == Verdict::Leave), "a confirmation is no proof");
+    let verdicts = judge_after(
+        &mut History::default(),
+        &all,
+        &unknown(Why::NotYet),
+        (start(), 31),
+    );
+    assert!(
+        verdicts.iter().all(|it| *it == Verdict::Leave),
+        "a confirmation is no proof"
+    );
 }
 
 #[rstest]
 #[case::same_scope(Some("one"), true)]
 #[case::other_scope(Some("two"), false)]
 #[case::unknown_scope(None, false)]
-fn a_machine_seen_in_another_scope_does_not_count_as_gone(#[case] scope: Option<&str>, #[case] deleted: bool) {
+fn a_machine_seen_in_another_scope_does_not_count_as_gone(
+    #[case] scope: Option<&str>,
+    #[case] deleted: bool,
+) {
     let (mut history, now) = (History::default(), start());
     let all = [node("a")];
     history.observe(&all, now);
-    history.judge(&all, &[("a".to_owned(), machine(Power::Running))].into(), Some("one"), (&RULES, now));
+    history.judge(
+        &all,
+        &[("a".to_owned(), machine(Power::Running))].into(),
+        Some("one"),
+        (&RULES, now),
+    );
     let later = now + Duration::from_secs(31);
     history.observe(&all, later);
     let verdicts = history.judge(&all, &[("a".to_owned(), gone())].into(), scope, (&RULES, later));
-    let expected = if deleted { Verdict::Delete(Proof::example()) } else { Verdict::Hold(Held::ScopeChanged) };
+    let expected = if deleted {
+        Verdict::Delete(Proof::example())
+    } else {
+        Verdict::Hold(Held::ScopeChanged)
+    };
     assert_eq!(verdicts, [expected]);
 }
 

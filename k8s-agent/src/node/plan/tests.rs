@@ -5,20 +5,33 @@ use rstest::rstest;
 use super::*;
 use crate::node::addresses::PROVIDED_NODE_IP;
 
-const NAMING: Naming = Naming { provider: Provider::ExternalCloudstack, sanitiser: Sanitiser::Apache };
+const NAMING: Naming = Naming {
+    provider: Provider::ExternalCloudstack,
+    sanitiser: Sanitiser::Apache,
+};
 const ID: &str = "external-cloudstack://3a1b2c3d-0000-4000-8000-0123456789ab";
 
 fn taint(key: &str, effect: &str) -> Taint {
-    Taint { key: key.into(), effect: effect.into(), ..Taint::default() }
+    Taint {
+        key: key.into(),
+        effect: effect.into(),
+        ..Taint::default()
+    }
 }
 
 fn address(type_: &str, address: &str) -> NodeAddress {
-    NodeAddress { type_: type_.into(), address: address.into() }
+    NodeAddress {
+        type_: type_.into(),
+        address: address.into(),
+    }
 }
 
 fn node(taints: Vec<Taint>) -> Node {
     let mut node = Node {
-        spec: Some(NodeSpec { taints: Some(taints), ..NodeSpec::default() }),
+        spec: Some(NodeSpec {
+            taints: Some(taints),
+            ..NodeSpec::default()
+        }),
         status: Some(NodeStatus::default()),
         ..Node::default()
     };
@@ -38,7 +51,11 @@ fn apply(node: &Node, plan: &NodePlan) -> Node {
         after.status.get_or_insert_default().addresses = Some(addresses.clone());
     }
     if let Some(main) = &plan.main {
-        after.metadata.labels.get_or_insert_default().extend(main.labels.clone());
+        after
+            .metadata
+            .labels
+            .get_or_insert_default()
+            .extend(main.labels.clone());
         let spec = after.spec.get_or_insert_default();
         if let Some(id) = &main.provider_id {
             spec.provider_id = Some(id.clone());
@@ -53,13 +70,22 @@ fn apply(node: &Node, plan: &NodePlan) -> Node {
 #[test]
 fn a_node_that_waits_gets_provider_id_labels_addresses_and_loses_its_taint() {
     // N-03, N-20, N-22
-    let after = apply(&tainted(), &initialise(&tainted(), &Machine::example(), NAMING).unwrap());
+    let after = apply(
+        &tainted(),
+        &initialise(&tainted(), &Machine::example(), NAMING).unwrap(),
+    );
     assert_eq!(after.spec.as_ref().unwrap().provider_id.as_deref(), Some(ID));
     assert_eq!(after.spec.as_ref().unwrap().taints, Some(vec![]));
-    let expected =
-        [address("InternalIP", "10.0.0.1"), address("ExternalIP", "132.143.154.163"), address("Hostname", "node0")];
+    let expected = [
+        address("InternalIP", "10.0.0.1"),
+        address("ExternalIP", "132.143.154.163"),
+        address("Hostname", "node0"),
+    ];
     assert_eq!(addresses::present(&after), expected);
-    for name in ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"] {
+    for name in [
+        "topology.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/zone",
+    ] {
         assert_eq!(after.labels().get(name).map(String::as_str), Some("z1"));
     }
     assert!(!is_uninitialised(&after));
@@ -71,7 +97,10 @@ fn a_node_that_waits_gets_provider_id_labels_addresses_and_loses_its_taint() {
 #[case::both_effects(vec![taint(UNINITIALIZED, "NoExecute"), taint(UNINITIALIZED, NO_SCHEDULE)], vec![])] // N-67
 fn the_taint_goes_and_others_stay(#[case] has: Vec<Taint>, #[case] expected: Vec<Taint>) {
     let before = node(has);
-    let after = apply(&before, &initialise(&before, &Machine::example(), NAMING).unwrap());
+    let after = apply(
+        &before,
+        &initialise(&before, &Machine::example(), NAMING).unwrap(),
+    );
     assert_eq!(after.spec.unwrap().taints, Some(expected));
 }
 
@@ -82,7 +111,10 @@ fn a_provider_id_that_is_there_is_never_changed(#[case] id: &str) {
     // N-11, N-27
     let mut before = tainted();
     before.spec.as_mut().unwrap().provider_id = Some(id.into());
-    let after = apply(&before, &initialise(&before, &Machine::example(), NAMING).unwrap());
+    let after = apply(
+        &before,
+        &initialise(&before, &Machine::example(), NAMING).unwrap(),
+    );
     assert_eq!(after.spec.unwrap().provider_id.as_deref(), Some(id));
 }
 
@@ -100,7 +132,10 @@ fn provided_addresses_that_the_machine_lacks_leave_the_node_as_it_is() {
 fn a_cloud_without_addresses_wipes_none() {
     let mut before = tainted();
     before.status.as_mut().unwrap().addresses = Some(vec![address("InternalIP", "10.0.0.9")]);
-    let machine = Machine { addresses: vec![], ..Machine::example() };
+    let machine = Machine {
+        addresses: vec![],
+        ..Machine::example()
+    };
     assert_eq!(initialise(&before, &machine, NAMING).unwrap().addresses, None);
 }
 
@@ -117,12 +152,25 @@ fn addresses_are_written_when_the_ordered_lists_differ(
     #[case] written: bool,
 ) {
     let list = |words: &[&str]| -> Vec<NodeAddress> {
-        let kind = |word: &str| if word.starts_with('I') { "InternalIP" } else { "ExternalIP" };
-        words.iter().map(|word| address(kind(word), &word[1..])).chain([address("Hostname", "node0")]).collect()
+        let kind = |word: &str| {
+            if word.starts_with('I') {
+                "InternalIP"
+            } else {
+                "ExternalIP"
+            }
+        };
+        words
+            .iter()
+            .map(|word| address(kind(word), &word[1..]))
+            .chain([address("Hostname", "node0")])
+            .collect()
     };
     let mut before = node(vec![]);
     before.status.as_mut().unwrap().addresses = Some(list(has));
-    let machine = Machine { addresses: list(machine), ..Machine::example() };
+    let machine = Machine {
+        addresses: list(machine),
+        ..Machine::example()
+    };
     // N-63: what is written is the whole list.
     let plan = refresh(&before, &machine, NAMING).unwrap();
     assert_eq!(plan.addresses, written.then_some(machine.addresses));
@@ -131,7 +179,11 @@ fn addresses_are_written_when_the_ordered_lists_differ(
 #[test]
 fn a_refresh_touches_neither_provider_id_nor_taints() {
     let before = node(vec![taint("x", NO_SCHEDULE)]);
-    let body = refresh(&before, &Machine::example(), NAMING).unwrap().main.unwrap().body(None);
+    let body = refresh(&before, &Machine::example(), NAMING)
+        .unwrap()
+        .main
+        .unwrap()
+        .body(None);
     assert!(body.get("spec").is_none(), "{body}");
 }
 
@@ -145,10 +197,22 @@ fn the_main_patch_is_locked_and_names_only_what_changes() {
 fn the_shutdown_taint_comes_once_and_goes_alone() {
     // L-20, L-40, H-30 to H-39
     let plain = node(vec![taint("x", "NoExecute"), taint(SHUTDOWN, "NoExecute")]);
-    let with = apply(&plain, &NodePlan { main: add_shutdown_taint(&plain), ..NodePlan::default() });
+    let with = apply(
+        &plain,
+        &NodePlan {
+            main: add_shutdown_taint(&plain),
+            ..NodePlan::default()
+        },
+    );
     assert!(has_shutdown_taint(&with));
     assert_eq!(add_shutdown_taint(&with), None);
-    let without = apply(&with, &NodePlan { main: remove_shutdown_taint(&with), ..NodePlan::default() });
+    let without = apply(
+        &with,
+        &NodePlan {
+            main: remove_shutdown_taint(&with),
+            ..NodePlan::default()
+        },
+    );
     assert_eq!(without.spec, plain.spec);
     assert_eq!(remove_shutdown_taint(&without), None);
 }
@@ -164,10 +228,24 @@ fn arbitrary_node() -> impl Strategy<Value = Node> {
     );
     let addresses = proptest::collection::vec(("(InternalIP|Hostname)", "10\\.0\\.0\\.[1-3]"), 0..4);
     (taints, labels, addresses).prop_map(|(taints, labels, addresses)| {
-        let mut node = node(taints.into_iter().map(|(key, effect)| taint(key, effect)).collect());
-        node.metadata.labels = Some(labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect());
-        node.status.as_mut().unwrap().addresses =
-            Some(addresses.into_iter().map(|(kind, ip)| address(&kind, &ip)).collect());
+        let mut node = node(
+            taints
+                .into_iter()
+                .map(|(key, effect)| taint(key, effect))
+                .collect(),
+        );
+        node.metadata.labels = Some(
+            labels
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+        );
+        node.status.as_mut().unwrap().addresses = Some(
+            addresses
+                .into_iter()
+                .map(|(kind, ip)| address(&kind, &ip))
+                .collect(),
+        );
         node
     })
 }
