@@ -139,7 +139,7 @@ fn connection(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
         }
         Some(error) => findings.push(finding(Severity::Error, "API_REFUSES", &api, error.to_string())),
         None if facts.breaker != BreakerState::Closed => {
-            let text = "calls are held back because the last ones got no answer";
+            let text = "calls are held back because the last ones got no answer; check api-url, the network in between and the management server";
             findings.push(finding(Severity::Error, "API_UNREACHABLE", &api, text));
         }
         None => {}
@@ -358,3 +358,6 @@ fn rights(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,7 +56,10 @@ pub async fn watch(host: Host, directory: Arc<Directory>, pace: Pace) {
             _ = futures::future::join_all(round) => {}
             () = shutdown.cancelled() => return,
         }
-        if tokio::time::timeout(pace.of(TICK), shutdown.cancelled()).await.is_ok() {
+        if tokio::time::timeout(pace.of(TICK), shutdown.cancelled())
+            .await
+            .is_ok()
+        {
             return;
         }
     }
@@ -67,7 +70,11 @@ async fn step(served: &Served) {
     let mut schedule = *served.survey.due.lock();
     let is_due = |at: Option<Instant>| at.is_none_or(|at| at <= now);
     if !schedule.contact && is_due(schedule.next_contact) {
-        let list = served.shared.instances.lists().within(&served.api, served.machines_ttl);
+        let list = served
+            .shared
+            .instances
+            .lists()
+            .within(&served.api, served.machines_ttl);
         let (list, _) = futures::join!(list, served.version());
         // Who is told that a project is not his has reached the API with good keys.
         schedule.contact = !matches!(&list, Err(unread) if !matches!(unread.error, ApiError::Denied(_)));
@@ -155,7 +162,9 @@ impl Survey {
             return version;
         }
         let capabilities = answered(api.capabilities().await).ok()?;
-        let version = capabilities.as_ref().and_then(|capabilities| capabilities.version);
+        let version = capabilities
+            .as_ref()
+            .and_then(|capabilities| capabilities.version);
         *asked = AskedVersion::Answered(version);
         if let Some(capabilities) = capabilities {
             api.account().server_grants(capabilities.api_limit);

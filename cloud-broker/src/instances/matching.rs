@@ -150,3 +150,6 @@ pub fn exists(machine: &Machine) -> bool {
         | MachineState::Other(_) => true,
     }
 }
+
+#[cfg(test)]
+mod tests;

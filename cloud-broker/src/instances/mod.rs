@@ -294,9 +294,14 @@ impl Instances {
         let of_cluster = nodes.get(view.cluster)?;
         let machines = list.index.machines().iter();
         let is_witness = |machine: &&Machine| {
-            machine.id != *missing && of_cluster.contains(&machine.id) && matching::admits(view.scope, machine)
+            machine.id != *missing
+                && of_cluster.contains(&machine.id)
+                && matching::admits(view.scope, machine)
         };
-        machines.into_iter().find(is_witness).map(|machine| machine.id.clone())
+        machines
+            .into_iter()
+            .find(is_witness)
+            .map(|machine| machine.id.clone())
     }
 
     async fn remembered(&self, view: View<'_>, key: &NodeKey) -> Memory {

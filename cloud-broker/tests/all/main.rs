@@ -1,13 +1,28 @@
 //! Tests of the broker's parts against things that speak its protocols for real.
 
+#[cfg(test)]
 mod client_real;
+#[cfg(test)]
 mod client_simulator;
+#[cfg(test)]
 mod client_support;
+#[cfg(test)]
 mod client_wire;
+#[cfg(test)]
 mod load_balancer_crash;
+#[cfg(test)]
 mod load_balancer_shapes;
+#[cfg(test)]
 mod load_balancer_support;
+#[cfg(test)]
+mod server_balancers;
+#[cfg(test)]
 mod server_life;
+#[cfg(test)]
 mod server_nodes;
+#[cfg(test)]
 mod server_pki;
+#[cfg(test)]
+mod server_process;
+#[cfg(test)]
 mod server_support;

@@ -28,18 +28,45 @@ async fn three_nodes_are_found_by_name_with_one_call() {
     let cloud = simulator(seed()).await;
     let broker = Running::start(&config(&cloud, "demo", "region = north\nvm-cache-ttl = 1m")).await;
     let agent = broker.agent();
-    let results = agent.look_up(vec![named("node-1"), named("NODE-2"), named("node-3.example.org")]).await.unwrap();
-    let machines: Vec<Instance> = results.iter().map(|result| found(result.presence.clone().unwrap())).collect();
-    assert_eq!(machines.iter().map(|machine| machine.name.as_str()).collect::<Vec<_>>(), ["node-1", "node-2", "node-3"]);
+    let results = agent
+        .look_up(vec![
+            named("node-1"),
+            named("NODE-2"),
+            named("node-3.example.org"),
+        ])
+        .await
+        .unwrap();
+    let machines: Vec<Instance> = results
+        .iter()
+        .map(|result| found(result.presence.clone().unwrap()))
+        .collect();
+    assert_eq!(
+        machines
+            .iter()
+            .map(|machine| machine.name.as_str())
+            .collect::<Vec<_>>(),
+        ["node-1", "node-2", "node-3"]
+    );
     let first = &machines[0];
     assert_eq!(first.power(), instance::Power::Running);
     assert_eq!(first.region, "north");
     assert!(!first.zone.is_empty() && !first.instance_type.is_empty());
     let kinds: Vec<_> = first.addresses.iter().map(|address| address.r#type()).collect();
-    assert_eq!(kinds, [node_address::Type::InternalIp, node_address::Type::Hostname]);
+    assert_eq!(
+        kinds,
+        [node_address::Type::InternalIp, node_address::Type::Hostname]
+    );
     assert!(first.addresses[0].address.starts_with("127.101.0."));
-    assert_eq!(machines[1].addresses.last().unwrap().address, "NODE-2", "the host name is the node's");
-    assert!(results.iter().all(|result| result.list_id == results[0].list_id && result.observed_at.is_some()));
+    assert_eq!(
+        machines[1].addresses.last().unwrap().address,
+        "NODE-2",
+        "the host name is the node's"
+    );
+    assert!(
+        results
+            .iter()
+            .all(|result| result.list_id == results[0].list_id && result.observed_at.is_some())
+    );
     assert_eq!(cloud.calls().of_command("listVirtualMachines"), 1);
     broker.stop().await;
 }
@@ -51,15 +78,32 @@ async fn a_provider_id_decides_alone() {
     let agent = broker.agent();
     let first = found(agent.look_up_one(named("node-1")).await);
     let second = found(agent.look_up_one(named("node-2")).await);
-    let by_id = found(agent.look_up_one(with_id("another-name", &first.machine_id)).await);
+    let by_id = found(
+        agent
+            .look_up_one(with_id("another-name", &first.machine_id))
+            .await,
+    );
     assert_eq!(by_id.name, "node-1");
     assert!(!by_id.system_uuid_mismatch);
-    let disagreeing = InstanceKey { system_uuid: Some(second.machine_id.to_uppercase()), ..with_id("node-1", &first.machine_id) };
+    let disagreeing = InstanceKey {
+        system_uuid: Some(second.machine_id.to_uppercase()),
+        ..with_id("node-1", &first.machine_id)
+    };
     assert!(found(agent.look_up_one(disagreeing).await).system_uuid_mismatch);
-    let strange = InstanceKey { system_uuid: Some("11111111-2222-3333-4444-555555555555".into()), ..with_id("node-1", &first.machine_id) };
+    let strange = InstanceKey {
+        system_uuid: Some("11111111-2222-3333-4444-555555555555".into()),
+        ..with_id("node-1", &first.machine_id)
+    };
     assert!(!found(agent.look_up_one(strange).await).system_uuid_mismatch);
-    let by_uuid = InstanceKey { system_uuid: Some(second.machine_id.clone()), ..named("node-1") };
-    assert_eq!(found(agent.look_up_one(by_uuid).await).name, "node-2", "the guest knows better than its name");
+    let by_uuid = InstanceKey {
+        system_uuid: Some(second.machine_id.clone()),
+        ..named("node-1")
+    };
+    assert_eq!(
+        found(agent.look_up_one(by_uuid).await).name,
+        "node-2",
+        "the guest knows better than its name"
+    );
     let missing = with_id("node-1", "11111111-2222-3333-4444-555555555555");
     let (reason, text) = why(agent.look_up_one(missing).await);
     assert_eq!(reason, Why::NotFoundYet);
@@ -80,8 +124,14 @@ async fn two_machines_of_one_name_are_never_guessed_between() {
         .build();
     let cloud = simulator(seed).await;
     let broker = Running::start(&config(&cloud, "demo", "")).await;
-    assert_eq!(why(broker.agent().look_up_one(named("twin")).await).0, Why::Ambiguous);
-    broker.write("cloud.conf", &config(&cloud, "demo", "\n[Cluster \"default\"]\nnetworks = b"));
+    assert_eq!(
+        why(broker.agent().look_up_one(named("twin")).await).0,
+        Why::Ambiguous
+    );
+    broker.write(
+        "cloud.conf",
+        &config(&cloud, "demo", "\n[Cluster \"default\"]\nnetworks = b"),
+    );
     until(|| broker.metric("cloud_broker_config_reloads_total{outcome=\"applied\"}") == Some(1.0)).await;
     found(broker.agent().look_up_one(named("twin")).await);
     broker.stop().await;
@@ -107,14 +157,24 @@ async fn a_destroyed_machine_is_gone_only_after_two_lists_and_a_look_up() {
     }
     let soon = std::time::Duration::ZERO;
     let first = ask(not_ready_for(with_id("node-1", &id), soon)).await;
-    assert_eq!(why(first.presence.unwrap()).0, Why::NotFoundYet, "no list began after the node became not Ready");
+    assert_eq!(
+        why(first.presence.unwrap()).0,
+        Why::NotFoundYet,
+        "no list began after the node became not Ready"
+    );
     let calls = cloud.calls().of_command("listVirtualMachines");
     let proved = ask(not_ready(with_id("node-1", &id))).await;
-    let Some(Presence::Gone(proof)) = proved.presence else { panic!("not gone but {:?}", proved.presence) };
+    let Some(Presence::Gone(proof)) = proved.presence else {
+        panic!("not gone but {:?}", proved.presence)
+    };
     assert_ne!(proof.first_list_id, proof.second_list_id);
     assert_ne!(proof.witness_machine_id, id);
     assert!(proof.looked_up_at.is_some());
-    assert_eq!(cloud.calls().of_command("listVirtualMachines"), calls + 3, "a list, the machine and its witness");
+    assert_eq!(
+        cloud.calls().of_command("listVirtualMachines"),
+        calls + 3,
+        "a list, the machine and its witness"
+    );
     broker.stop().await;
 }
 
@@ -158,7 +218,11 @@ async fn other_keys_do_not_prove_that_the_machines_of_the_old_ones_are_gone() {
     broker.write("cloud.conf", &config(&cloud, "other", ""));
     until(|| broker.metric("cloud_broker_config_reloads_total{outcome=\"applied\"}") == Some(1.0)).await;
     for _ in 0..4 {
-        let keys = names.iter().zip(&ids).map(|(name, id)| not_ready(with_id(name, id))).collect();
+        let keys = names
+            .iter()
+            .zip(&ids)
+            .map(|(name, id)| not_ready(with_id(name, id)))
+            .collect();
         for result in agent.look_up(keys).await.unwrap() {
             assert_eq!(why(result.presence.unwrap()).0, Why::NothingVisible);
         }
@@ -175,12 +239,20 @@ async fn without_an_answer_of_the_cloud_the_last_list_says_where_machines_are_an
     let id = found(before.presence.clone().unwrap()).machine_id;
     cloud.add_fault(Script::always("*", Effect::CutBefore));
     let results = agent
-        .look_up(vec![with_id("node-1", &id), not_ready(with_id("x", "11111111-2222-3333-4444-555555555555"))])
+        .look_up(vec![
+            with_id("node-1", &id),
+            not_ready(with_id("x", "11111111-2222-3333-4444-555555555555")),
+        ])
         .await
         .unwrap();
     assert_eq!(found(results[0].presence.clone().unwrap()).name, "node-1");
     assert_eq!(why(results[1].presence.clone().unwrap()).0, Why::CloudUnreachable);
-    let last = broker.agent().look_up(vec![with_id("node-1", &id)]).await.unwrap().remove(0);
+    let last = broker
+        .agent()
+        .look_up(vec![with_id("node-1", &id)])
+        .await
+        .unwrap()
+        .remove(0);
     assert_eq!(last.list_id, results[0].list_id, "the age of what is told shows");
     broker.stop().await;
 }
@@ -190,9 +262,15 @@ async fn stopped_machines_are_found_and_say_so() {
     let cloud = simulator(seed()).await;
     let broker = Running::start(&config(&cloud, "demo", "")).await;
     cloud.stop_machine("node-1").unwrap();
-    assert_eq!(found(broker.agent().look_up_one(named("node-1")).await).power(), instance::Power::Stopped);
+    assert_eq!(
+        found(broker.agent().look_up_one(named("node-1")).await).power(),
+        instance::Power::Stopped
+    );
     cloud.start_machine("node-1").unwrap();
-    assert_eq!(found(broker.agent().look_up_one(named("node-1")).await).power(), instance::Power::Running);
+    assert_eq!(
+        found(broker.agent().look_up_one(named("node-1")).await).power(),
+        instance::Power::Running
+    );
     broker.stop().await;
 }
 
@@ -202,13 +280,19 @@ async fn the_default_interface_comes_first_whatever_its_place() {
         .account("demo")
         .network("demo", "first", "127.101.0.0/24")
         .network("demo", "second", "127.101.1.0/24")
-        .machine(MachineSeed::new("node-1", "first", Some("127.101.0.10")).nic("second", Some("127.101.1.10")))
+        .machine(
+            MachineSeed::new("node-1", "first", Some("127.101.0.10")).nic("second", Some("127.101.1.10")),
+        )
         .network_seed(NetworkSeed::shared("unused", "127.101.2.0/24"))
         .build();
     let cloud = simulator(seed).await;
     let broker = Running::start(&config(&cloud, "demo", "")).await;
     let machine = found(broker.agent().look_up_one(named("node-1")).await);
-    let addresses: Vec<&str> = machine.addresses.iter().map(|address| address.address.as_str()).collect();
+    let addresses: Vec<&str> = machine
+        .addresses
+        .iter()
+        .map(|address| address.address.as_str())
+        .collect();
     assert_eq!(addresses, ["127.101.0.10", "127.101.1.10", "node-1"]);
     broker.stop().await;
 }
@@ -227,11 +311,19 @@ async fn a_hundred_questions_at_once_are_one_list_and_a_node_refreshes_it_once()
     assert_eq!(cloud.calls().of_command("listVirtualMachines"), before);
     cloud.add_machine("node-4", "k8s", None).unwrap();
     found(agent.look_up_one(named("node-4")).await);
-    assert_eq!(cloud.calls().of_command("listVirtualMachines"), before + 1, "a new node refreshes the list");
+    assert_eq!(
+        cloud.calls().of_command("listVirtualMachines"),
+        before + 1,
+        "a new node refreshes the list"
+    );
     for _ in 0..5 {
         why(agent.look_up_one(named("node-5")).await);
     }
-    assert_eq!(cloud.calls().of_command("listVirtualMachines"), before + 2, "and only once");
+    assert_eq!(
+        cloud.calls().of_command("listVirtualMachines"),
+        before + 2,
+        "and only once"
+    );
     broker.stop().await;
 }
 
@@ -241,12 +333,27 @@ async fn a_request_that_is_too_long_is_refused_with_its_field() {
     let broker = Running::start(&config(&cloud, "demo", "")).await;
     let agent = broker.agent();
     let fault = agent.look_up(vec![named("n"); 501]).await.unwrap_err();
-    assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::Invalid, Some("keys")));
-    let fault = agent.look_up(vec![named("n"), named(&"n".repeat(254))]).await.unwrap_err();
-    assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::Invalid, Some("keys[1].node_name")));
-    let huge = vec![InstanceKey { node_name: "n".repeat(3 << 20), ..InstanceKey::default() }];
+    assert_eq!(
+        (fault.kind, fault.field.as_deref()),
+        (FaultKind::Invalid, Some("keys"))
+    );
+    let fault = agent
+        .look_up(vec![named("n"), named(&"n".repeat(254))])
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (fault.kind, fault.field.as_deref()),
+        (FaultKind::Invalid, Some("keys[1].node_name"))
+    );
+    let huge = vec![InstanceKey {
+        node_name: "n".repeat(3 << 20),
+        ..InstanceKey::default()
+    }];
     assert!(agent.look_up(huge).await.is_err(), "messages have a limit");
     assert_eq!(agent.look_up(vec![]).await.unwrap(), []);
-    assert_eq!(agent.saying("a b").describe().await.unwrap_err().field.as_deref(), Some("caller.cluster_uid"));
+    assert_eq!(
+        agent.saying("a b").describe().await.unwrap_err().field.as_deref(),
+        Some("caller.cluster_uid")
+    );
     broker.stop().await;
 }
