@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::auth::{self, Demands, Pairs};
 use crate::catalog::{self, Run, Spec};
 use crate::clock::Stamp;
+use crate::commands::check_filter;
 use crate::error::{ApiError, JobError, SANITISED};
 use crate::jobs;
 use crate::request::{Args, IdArg};
@@ -211,6 +212,9 @@ async fn run_spec(
             call.args.check(&name, catalog::LIST, &world)?;
         }
         check_project(&world, &call)?;
+        if spec.list {
+            check_filter(&call)?;
+        }
         if world.shutting_down && matches!(spec.run, Run::Job { .. }) {
             return Err(ApiError::with_code(
                 503,

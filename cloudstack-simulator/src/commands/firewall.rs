@@ -175,7 +175,10 @@ fn details(call: &Call, protocol: &str) -> Result<(Option<(u16, u16)>, Option<(i
 async fn created(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
     let address = run.world(|world| world.firewall_rules.get(id).map(|rule| rule.address));
     let ok = match address {
-        Some(address) => apply_firewall(run, address).await,
+        Some(address) => {
+            let _held = run.lock(LockKey::Address(address)).await;
+            apply_firewall(run, address).await
+        }
         None => false,
     };
     run.world(|world| {
@@ -200,16 +203,19 @@ fn delete(world: &mut World, call: &Call) -> Result<Started, ApiError> {
 }
 
 async fn remove(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
-    let address = run.world(|world| {
-        let rule = world.firewall_rules.get_mut(id)?;
-        rule.state = RuleState::Deleting;
-        Some(rule.address)
-    });
-    match address {
-        Some(address) if !apply_firewall(run, address).await => {
-            Err(JobError::failed("Failed to delete firewall rule"))
+    let Some(address) = run.world(|world| world.firewall_rules.get(id).map(|rule| rule.address)) else {
+        return Ok(super::job::success());
+    };
+    let _held = run.lock(LockKey::Address(address)).await;
+    run.world(|world| {
+        if let Some(rule) = world.firewall_rules.get_mut(id) {
+            rule.state = RuleState::Deleting;
         }
-        _ => Ok(json!({ "success": true })),
+    });
+    if apply_firewall(run, address).await {
+        Ok(super::job::success())
+    } else {
+        Err(JobError::failed("Failed to delete firewall rule"))
     }
 }
 
@@ -238,7 +244,6 @@ pub(super) async fn apply_firewall(run: &Arc<JobRun>, address: Uuid) -> bool {
         run.world(|world| settle(world, &sent));
         return true;
     }
-    let _held = run.lock(LockKey::Address(address)).await;
     let router = run.world(|world| world.router_of(network));
     let first = run.world(|world| {
         let active = world

@@ -26,6 +26,7 @@ pub(crate) mod sources;
 use crate::catalog::Spec;
 
 pub(crate) use self::machine::expunge_now;
+pub(crate) use self::tag::check_filter;
 
 /// All of them.
 pub(crate) const ALL: &[&[Spec]] = &[

@@ -13,6 +13,7 @@ use crate::dispatch::Call;
 use crate::error::{ApiError, JobError};
 use crate::jobs::{JobRun, Started};
 use crate::request::{Entity, Kind, Param, TEXT, may, need};
+use crate::state::show::Reader;
 use crate::state::{Rule, RuleState, World};
 
 const UPDATE: &[Param] = &[
@@ -73,7 +74,8 @@ async fn apply(run: &Arc<JobRun>, id: Uuid, change: Change) -> Result<Value, Job
     run.must_own(Some(before.owner))?;
     let sources = run.world(|world| check(world, &before, &change))?;
     let reaches = reaches_router(&before, &change, sources.as_deref());
-    run.world(|world| store(world, id, &change, sources));
+    let mut mine = changed(before.clone(), &change, sources);
+    run.world(|world| store(world, &before, &mine));
     if compares_nothing(&before, &change) {
         return Err(JobError::failed(
             "Cannot invoke \"String.equals(Object)\" because the return value of \
@@ -81,6 +83,7 @@ async fn apply(run: &Arc<JobRun>, id: Uuid, change: Change) -> Result<Value, Job
         ));
     }
     if reaches {
+        mine.state = RuleState::Add;
         run.world(|world| {
             if let Some(rule) = world.rules.get_mut(id) {
                 rule.state = RuleState::Add;
@@ -90,18 +93,16 @@ async fn apply(run: &Arc<JobRun>, id: Uuid, change: Change) -> Result<Value, Job
             return Err(run.world(|world| roll_back(world, &before)));
         }
     }
+    // The answer shows the job's own copy: what another job changed meanwhile is not in it.
     run.world(|world| {
-        let rule = world.rules.get(id).ok_or_else(gone)?;
+        settle(world, before.network);
         if change.is_empty() {
-            let text = balancer_text(world, rule);
-            settle(world, before.network);
+            let text = balancer_text(world, &mine);
             return Err(JobError::failed(format!(
                 "Failed to update load balancer rule: {text}"
             )));
         }
-        let shown = world.show_rule(rule, crate::state::show::Reader::of(run.caller.kind));
-        settle(world, before.network);
-        Ok(json!({ "loadbalancer": shown }))
+        Ok(json!({ "loadbalancer": world.show_rule(&mine, Reader::of(run.caller.kind)) }))
     })
 }
 
@@ -140,10 +141,8 @@ fn reaches_router(before: &Rule, change: &Change, sources: Option<&str>) -> bool
     !(same_algorithm && same_protocol && same_sources)
 }
 
-fn store(world: &mut World, id: Uuid, change: &Change, sources: Option<String>) {
-    let Some(rule) = world.rules.get_mut(id) else {
-        return;
-    };
+/// The rule with what the call gives.
+fn changed(mut rule: Rule, change: &Change, sources: Option<String>) -> Rule {
     let take = |field: &mut String, value: &Option<String>| {
         if let Some(value) = value {
             field.clone_from(value);
@@ -151,14 +150,31 @@ fn store(world: &mut World, id: Uuid, change: &Change, sources: Option<String>) 
     };
     take(&mut rule.name, &change.name);
     take(&mut rule.algorithm, &change.algorithm);
-    if change.description.is_some() {
-        rule.description.clone_from(&change.description);
+    rule.description = change.description.clone().or(rule.description);
+    rule.protocol = change.protocol.clone().or(rule.protocol);
+    rule.sources = sources.or(rule.sources);
+    rule
+}
+
+/// Writes the fields that differ.
+fn store(world: &mut World, before: &Rule, mine: &Rule) {
+    let Some(rule) = world.rules.get_mut(before.id) else {
+        return;
+    };
+    if mine.name != before.name {
+        rule.name.clone_from(&mine.name);
     }
-    if change.protocol.is_some() {
-        rule.protocol.clone_from(&change.protocol);
+    if mine.algorithm != before.algorithm {
+        rule.algorithm.clone_from(&mine.algorithm);
     }
-    if sources.is_some() {
-        rule.sources = sources;
+    if mine.description != before.description {
+        rule.description.clone_from(&mine.description);
+    }
+    if mine.protocol != before.protocol {
+        rule.protocol.clone_from(&mine.protocol);
+    }
+    if mine.sources != before.sources {
+        rule.sources.clone_from(&mine.sources);
     }
 }
 

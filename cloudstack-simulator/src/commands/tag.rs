@@ -58,6 +58,15 @@ fn kind_of(text: &str) -> Option<&'static str> {
     KINDS.into_iter().find(|kind| kind.eq_ignore_ascii_case(text))
 }
 
+/// A filter by tag needs key and value.
+pub(crate) fn check_filter(call: &Call) -> Result<(), ApiError> {
+    let without = call.args.pairs("tags").into_iter().find(|pair| pair.1.is_none());
+    match without {
+        Some((Some(key), None)) => Err(ApiError::invalid(format!("No value is passed in for key {key}"))),
+        _ => Ok(()),
+    }
+}
+
 /// Whether the object has one of the tags of a list's filter.
 pub(super) fn matches(world: &World, call: &Call, id: Uuid) -> bool {
     let wanted = call.args.pairs("tags");
@@ -74,6 +83,17 @@ pub(super) fn matches(world: &World, call: &Call, id: Uuid) -> bool {
 
 /// Owner of an object of a kind.
 fn owner_of(world: &World, kind: &str, id: Uuid) -> Option<Owner> {
+    let existing = owner_of_existing(world, kind, id);
+    // Tags of a rule outlive it and can still be deleted.
+    existing.or_else(|| {
+        world
+            .tags_of(id)
+            .find(|tag| tag.kind == kind)
+            .map(|tag| tag.owner)
+    })
+}
+
+fn owner_of_existing(world: &World, kind: &str, id: Uuid) -> Option<Owner> {
     match kind {
         "UserVm" => world.machines.get(id).map(|row| row.owner),
         "PublicIpAddress" => world.addresses.get(id).and_then(|row| row.owner),
@@ -110,7 +130,7 @@ fn resources(
         let id = Uuid::try_parse(text).ok();
         let owner = id.and_then(|id| run.world(|world| owner_of(world, known, id)));
         let (id, owner) = id.zip(owner).ok_or_else(|| {
-            JobError::invalid(format!("Unable to find resource by id {text} and type {known}"))
+            JobError::invalid(format!("Unable to find resource by uuid {text} and type {known}"))
         })?;
         found.push((id, owner));
     }

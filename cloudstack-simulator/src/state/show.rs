@@ -304,7 +304,7 @@ impl World {
             "jobresulttype": result.is_some().then_some("object"),
             "jobresult": result,
             "jobinstancetype": job.instance.map(|instance| instance.0),
-            "jobinstanceid": job.instance.and_then(|instance| instance.1),
+            "jobinstanceid": job.instance.and_then(|instance| instance.1).filter(|id| self.still_there(job, *id)),
             "managementserverid": (status == 0).then_some(MANAGEMENT_SERVER),
             "managementservername": (status == 0).then_some("localhost"),
             "created": job.created.text(),
@@ -312,6 +312,12 @@ impl World {
             "jobid": job.id,
             "jobstatus": status,
         }))
+    }
+
+    /// Jobs name rules only while they exist.
+    fn still_there(&self, job: &Job, id: Uuid) -> bool {
+        let rule = job.instance.is_some_and(|(kind, _)| kind == "FirewallRule");
+        !rule || self.rules.get(id).is_some() || self.firewall_rules.get(id).is_some()
     }
 
     /// A stickiness policy.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 
 /// Steps that must agree, at least.
-const LEAST: usize = 2400;
+const LEAST: usize = 2592;
 
 /// Steps that are sent and not compared: scenario, steps, why.
 const NOT_COMPARED: &[(&str, &[u32], &str)] = &[
@@ -23,6 +23,21 @@ const NOT_COMPARED: &[(&str, &[u32], &str)] = &[
         "address-quarantine",
         &[1, 14],
         "updateConfiguration is a means of the recording; descriptions of settings are not simulated",
+    ),
+    (
+        "address-quarantine",
+        &[13],
+        "the history of quarantine is not simulated",
+    ),
+    (
+        "tags",
+        &[44],
+        "with two tags the real filter lets rows through whose internal number equals that of another tagged object",
+    ),
+    (
+        "parallel",
+        &[31],
+        "whether one of two updates at the same time sees the other is a race inside the real server",
     ),
     (
         "machine-states",
@@ -90,7 +105,7 @@ const SLOW: &[(&str, u64, &[(&str, u64)])] = &[
     ),
     ("rule-conflicts", 200, &[]),
     ("rule-delete", 100, &[]),
-    ("parallel", 30, &[]),
+    ("parallel", 300, &[]),
     ("parallel-locks", 30, &[]),
     ("firewall-conflicts", 100, &[]),
 ];

@@ -80,7 +80,7 @@ pub async fn play(name: &str, file: &Path, delays: Delays) -> Outcome {
     let keys = Keys::generate(&seed);
     let options = Options {
         delays,
-        lock_scale: 0.02,
+        lock_scale: 0.05,
         ..Options::default()
     };
     let values: HashMap<String, String> = seed.ids.clone().into_iter().collect();
