@@ -20,7 +20,7 @@ use tower::service_fn;
 use crate::metrics::Metrics;
 
 /// An answer must begin within this time. Lists of large clusters take seconds, a dead connection forever.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// A connection must be there within this time.
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -220,7 +220,7 @@ pub fn code(error: &kube::Error) -> Option<u16> {
 
 /// Errors of kube-apiserver in words that say what to do.
 pub trait Explained {
-    /// What happened when this was tried; a missing rule of the ClusterRole is named.
+    /// What happened when this was tried; a missing rule of the `ClusterRole` is named.
     fn explain(&self, verb: &str, resource: &str) -> String;
 }
 

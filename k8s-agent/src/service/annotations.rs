@@ -69,7 +69,10 @@ pub struct Problem {
 impl Problem {
     /// A problem of a field.
     pub fn new(field: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { field: field.into(), text: text.into() }
+        Self {
+            field: field.into(),
+            text: text.into(),
+        }
     }
 
     /// A problem of an annotation.
@@ -146,7 +149,10 @@ pub struct Settings {
 impl Settings {
     /// Reads all annotations; every fault is found at once.
     pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, Vec<Problem>> {
-        let mut reader = Reader { annotations, problems: Vec::new() };
+        let mut reader = Reader {
+            annotations,
+            problems: Vec::new(),
+        };
         let settings = Self {
             proxy_protocol: reader.boolean(PROXY_PROTOCOL),
             hostname: reader.hostname(HOSTNAME),
@@ -165,12 +171,19 @@ impl Settings {
                 .filter(|name| annotations.contains_key(*name))
                 .collect(),
         };
-        if reader.problems.is_empty() { Ok(settings) } else { Err(reader.problems) }
+        if reader.problems.is_empty() {
+            Ok(settings)
+        } else {
+            Err(reader.problems)
+        }
     }
 
     /// Whether the address must stay when the Service goes. A word that can't be read keeps it: the other mistake can't be undone.
     pub fn keeps_address(annotations: &BTreeMap<String, String>) -> bool {
-        let mut reader = Reader { annotations, problems: Vec::new() };
+        let mut reader = Reader {
+            annotations,
+            problems: Vec::new(),
+        };
         let keep = reader.boolean(KEEP_IP);
         keep || !reader.problems.is_empty()
     }
@@ -193,7 +206,10 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// The value without blanks around it; an empty one counts as not set.
     fn text(&self, name: &str) -> Option<&'a str> {
-        self.annotations.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+        self.annotations
+            .get(name)
+            .map(|value| value.trim())
+            .filter(|value| !value.is_empty())
     }
 
     fn boolean(&mut self, name: &str) -> bool {
@@ -201,7 +217,10 @@ impl<'a> Reader<'a> {
             None | Some("false") => false,
             Some("true") => true,
             Some(other) => {
-                self.problems.push(Problem::of(name, format!("must be \"true\" or \"false\", not {other:?}")));
+                self.problems.push(Problem::of(
+                    name,
+                    format!("must be \"true\" or \"false\", not {other:?}"),
+                ));
                 false
             }
         }
@@ -211,9 +230,18 @@ impl<'a> Reader<'a> {
         let text = self.text(name)?;
         let value = read(text);
         if value.is_none() {
-            let words = TABLE.iter().find(|known| known.name == name).map(Annotation::words).unwrap_or_default();
-            let words = words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ");
-            self.problems.push(Problem::of(name, format!("must be one of {words}, not {text:?}")));
+            let words = TABLE
+                .iter()
+                .find(|known| known.name == name)
+                .map(Annotation::words)
+                .unwrap_or_default();
+            let words = words
+                .iter()
+                .map(|word| format!("{word:?}"))
+                .collect::<Vec<_>>()
+                .join(", ");
+            self.problems
+                .push(Problem::of(name, format!("must be one of {words}, not {text:?}")));
         }
         value
     }
@@ -223,12 +251,17 @@ impl<'a> Reader<'a> {
         if is_hostname(&text) {
             return Some(text);
         }
-        self.problems.push(Problem::of(name, format!("must be a host name such as \"lb.example.com\", not {text:?}")));
+        self.problems.push(Problem::of(
+            name,
+            format!("must be a host name such as \"lb.example.com\", not {text:?}"),
+        ));
         None
     }
 
     fn networks(&mut self, name: &str) -> Networks {
-        let Some(value) = self.annotations.get(name) else { return Networks::Unset };
+        let Some(value) = self.annotations.get(name) else {
+            return Networks::Unset;
+        };
         if value.trim().is_empty() {
             return Networks::Empty;
         }
@@ -255,7 +288,9 @@ pub fn network(text: &str) -> Result<IpNet, String> {
 fn is_hostname(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
             && !label.starts_with('-')
             && !label.ends_with('-')
     };

@@ -164,17 +164,29 @@ pub struct Notice {
 impl Notice {
     /// A warning about a field.
     pub fn warning(reason: impl Into<String>, field: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { warning: true, reason: reason.into(), field: field.into(), text: text.into() }
+        Self {
+            warning: true,
+            reason: reason.into(),
+            field: field.into(),
+            text: text.into(),
+        }
     }
 
     /// Something worth knowing about a field.
     pub fn normal(reason: impl Into<String>, field: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { warning: false, ..Self::warning(reason, field, text) }
+        Self {
+            warning: false,
+            ..Self::warning(reason, field, text)
+        }
     }
 
     /// The text of the event: the field first, where there is one.
     pub fn message(&self) -> String {
-        if self.field.is_empty() { self.text.clone() } else { format!("{}: {}", self.field, self.text) }
+        if self.field.is_empty() {
+            self.text.clone()
+        } else {
+            format!("{}: {}", self.field, self.text)
+        }
     }
 }
 
@@ -189,6 +201,9 @@ pub enum Holds {
     Unknown,
 }
 
+/// Makes the controller look at the Service with this namespace and name at once.
+pub type Wake = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
 /// Something that gives a Service an address and takes it away again.
 pub trait Backend: Send + Sync + 'static {
     /// Makes the load balancer what the order says, or gets nearer. The same order again changes nothing.
@@ -199,6 +214,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Whether the backend has something recorded for the Service. Cheap: no call to anybody.
     fn holds(&self, service: &Service) -> Holds;
+
+    /// Gives the backend a way to wake Services that wait for something which only it sees. One that never needs it ignores it.
+    fn wake_with(&self, wake: Wake) {
+        drop(wake);
+    }
 }
 
 /// The backends that this process runs.
@@ -233,9 +253,21 @@ impl<C: Backend, K: Backend> Backends<C, K> {
         }
     }
 
+    /// Gives every backend a way to wake Services.
+    pub fn wake_with(&self, wake: &Wake) {
+        if let Some(cloud) = &self.cloud {
+            cloud.wake_with(Arc::clone(wake));
+        }
+        if let Some(keepalived) = &self.keepalived {
+            keepalived.wake_with(Arc::clone(wake));
+        }
+    }
+
     /// Whether keepalived's records name the Service.
     pub fn keepalived_holds(&self, service: &Service) -> Holds {
-        self.keepalived.as_ref().map_or(Holds::No, |keepalived| keepalived.holds(service))
+        self.keepalived
+            .as_ref()
+            .map_or(Holds::No, |keepalived| keepalived.holds(service))
     }
 }
 

@@ -13,7 +13,8 @@ use proto::v1::{
 use proto::{Fault, FaultKind};
 
 use super::backend::{
-    Answer, Backend, EnsureOrder, Holds, Notice, Outcome, Outputs, Pending, Reached, RemoveOrder, Removed, Settled,
+    Answer, Backend, EnsureOrder, Holds, Notice, Outcome, Outputs, Pending, Reached, RemoveOrder, Removed,
+    Settled,
 };
 use crate::broker::Broker;
 
@@ -41,7 +42,12 @@ impl BrokerBackend {
 
 impl Backend for BrokerBackend {
     async fn ensure(&self, order: EnsureOrder) -> Result<Answer<Settled>, Fault> {
-        let EnsureOrder { reference, wish, published, .. } = order;
+        let EnsureOrder {
+            reference,
+            wish,
+            published,
+            ..
+        } = order;
         let request = EnsureLoadBalancerRequest {
             caller: None,
             r#ref: Some(reference),
@@ -52,15 +58,29 @@ impl Backend for BrokerBackend {
         };
         let answer = self.broker.ensure_load_balancer(request).await?;
         let outcome = match answer.outcome {
-            Some(ensure_load_balancer_response::Outcome::Settled(settled)) => Outcome::Settled(settled.into()),
-            Some(ensure_load_balancer_response::Outcome::Pending(pending)) => Outcome::Pending(pending.into()),
+            Some(ensure_load_balancer_response::Outcome::Settled(settled)) => {
+                Outcome::Settled(settled.into())
+            }
+            Some(ensure_load_balancer_response::Outcome::Pending(pending)) => {
+                Outcome::Pending(pending.into())
+            }
             None => return Err(says_nothing("EnsureLoadBalancer")),
         };
-        Ok(Answer { outcome, notes: notes(answer.notes) })
+        Ok(Answer {
+            outcome,
+            notes: notes(answer.notes),
+        })
     }
 
     async fn remove(&self, order: RemoveOrder) -> Result<Answer<Removed>, Fault> {
-        let RemoveOrder { reference, keep_address, network, dialect, adoption, published } = order;
+        let RemoveOrder {
+            reference,
+            keep_address,
+            network,
+            dialect,
+            adoption,
+            published,
+        } = order;
         let request = DeleteLoadBalancerRequest {
             caller: None,
             r#ref: Some(reference),
@@ -79,10 +99,15 @@ impl Backend for BrokerBackend {
                 kept: settled.kept,
                 changes: settled.changes,
             }),
-            Some(delete_load_balancer_response::Outcome::Pending(pending)) => Outcome::Pending(pending.into()),
+            Some(delete_load_balancer_response::Outcome::Pending(pending)) => {
+                Outcome::Pending(pending.into())
+            }
             None => return Err(says_nothing("DeleteLoadBalancer")),
         };
-        Ok(Answer { outcome, notes: notes(answer.notes) })
+        Ok(Answer {
+            outcome,
+            notes: notes(answer.notes),
+        })
     }
 
     /// Only the cloud knows, and asking it is what an order does.
@@ -95,7 +120,9 @@ fn says_nothing(call: &str) -> Fault {
     Fault::new(
         FaultKind::Internal,
         "INCOMPLETE_ANSWER",
-        format!("the broker's answer to {call} says neither settled nor pending: it may be newer than this agent"),
+        format!(
+            "the broker's answer to {call} says neither settled nor pending: it may be newer than this agent"
+        ),
     )
 }
 
@@ -113,7 +140,10 @@ fn notes(notes: Vec<v1::Note>) -> Vec<Notice> {
 
 impl From<v1::LoadBalancerSettled> for Settled {
     fn from(settled: v1::LoadBalancerSettled) -> Self {
-        let reached = |ingress: v1::Ingress| Reached { ip: ingress.ip, proxy: ingress.proxy };
+        let reached = |ingress: v1::Ingress| Reached {
+            ip: ingress.ip,
+            proxy: ingress.proxy,
+        };
         Self {
             ingress: settled.ingress.into_iter().map(reached).collect(),
             leaving: settled.leaving,
@@ -129,8 +159,16 @@ impl From<v1::LoadBalancerSettled> for Settled {
 
 impl From<v1::Pending> for Pending {
     fn from(pending: v1::Pending) -> Self {
-        let wait = pending.retry_after.and_then(|wait| Duration::try_from(wait).ok()).unwrap_or_default();
-        Self { retry_after: wait.min(LONGEST_RETRY), step: pending.step, reason: pending.reason, text: pending.text }
+        let wait = pending
+            .retry_after
+            .and_then(|wait| Duration::try_from(wait).ok())
+            .unwrap_or_default();
+        Self {
+            retry_after: wait.min(LONGEST_RETRY),
+            step: pending.step,
+            reason: pending.reason,
+            text: pending.text,
+        }
     }
 }
 
@@ -142,7 +180,11 @@ mod tests {
     fn a_wait_that_makes_no_sense_is_bounded() {
         let pending = |seconds| {
             let retry_after = Some(prost_types::Duration { seconds, nanos: 0 });
-            Pending::from(v1::Pending { retry_after, ..v1::Pending::default() }).retry_after
+            Pending::from(v1::Pending {
+                retry_after,
+                ..v1::Pending::default()
+            })
+            .retry_after
         };
         assert_eq!(pending(7), Duration::from_secs(7));
         assert_eq!(pending(-7), Duration::ZERO);
@@ -152,7 +194,12 @@ mod tests {
 
     #[test]
     fn a_severity_that_a_newer_broker_invents_is_no_warning() {
-        let note = v1::Note { severity: 99, reason: "X".to_owned(), field: String::new(), text: "y".to_owned() };
+        let note = v1::Note {
+            severity: 99,
+            reason: "X".to_owned(),
+            field: String::new(),
+            text: "y".to_owned(),
+        };
         assert_eq!(notes(vec![note]), [Notice::normal("X", "", "y")]);
     }
 }

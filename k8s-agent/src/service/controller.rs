@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use runtime::clock;
 use tokio::sync::Notify;
 
-use super::backend::{Backend, Backends};
+use super::backend::{Backend, Backends, Wake};
 use super::fingerprint::members_print;
 use super::intent::{Rules, has_finalizer};
 use super::ledger::Key;
@@ -41,21 +41,31 @@ impl Default for Pace {
     /// The waits of Kubernetes' service controller, and a minute.
     fn default() -> Self {
         Self {
-            backoff: Backoff { first: Duration::from_secs(5), longest: Duration::from_secs(300) },
+            backoff: Backoff {
+                first: Duration::from_secs(5),
+                longest: Duration::from_secs(300),
+            },
             patience: Duration::from_secs(60),
         }
     }
 }
 
 /// Starts the controller. Its tasks end soon after the context says so.
-pub fn start<C: Backend, K: Backend>(context: &Arc<Context>, rules: Rules, backends: Backends<C, K>, pace: Pace) {
+pub fn start<C: Backend, K: Backend>(
+    context: &Arc<Context>,
+    rules: Rules,
+    backends: Backends<C, K>,
+    pace: Pace,
+) {
     let controller = Arc::new(Controller::new(context, rules, backends, pace));
     controller.listen(context);
     for _ in 0..context.settings.service_workers.max(1) {
         let (controller, stop) = (Arc::clone(&controller), context.stop());
         context.spawn("service", async move {
             let queue = controller.queue.clone();
-            queue.work(&stop, |key, _| controller.work(key)).await;
+            queue
+                .work(&stop, |key, failures| controller.work(key, failures))
+                .await;
         });
     }
     let (watching, stop) = (Arc::clone(&controller), context.stop());
@@ -63,13 +73,16 @@ pub fn start<C: Backend, K: Backend>(context: &Arc<Context>, rules: Rules, backe
         stop.run_until_cancelled(watching.watch_nodes()).await;
     });
     if let Some(broker) = context.broker.clone() {
-        let (returning, stop, descriptions) = (Arc::clone(&controller), context.stop(), broker.descriptions());
+        let (returning, stop, descriptions) =
+            (Arc::clone(&controller), context.stop(), broker.descriptions());
         context.spawn("service-broker", async move {
-            stop.run_until_cancelled(returning.watch_broker(descriptions)).await;
+            stop.run_until_cancelled(returning.watch_broker(descriptions))
+                .await;
         });
         let (stop, services) = (context.stop(), context.services.clone());
         context.spawn("service-orphans", async move {
-            stop.run_until_cancelled(orphans::keep_listing(broker, services)).await;
+            stop.run_until_cancelled(orphans::keep_listing(broker, services))
+                .await;
         });
     }
     context.metrics.controller_runs("service");
@@ -103,7 +116,7 @@ impl<C: Backend, K: Backend> Controller<C, K> {
             broker: context.broker.clone(),
             rules,
             backends,
-            patience: pace.patience,
+            pace,
             interrupts: Interrupts::default(),
             memory: Memory::default(),
         };
@@ -115,7 +128,19 @@ impl<C: Backend, K: Backend> Controller<C, K> {
         }
     }
 
-    fn listen(&self, context: &Context) {
+    fn listen(self: &Arc<Self>, context: &Context) {
+        let controller = Arc::downgrade(self);
+        let wake: Wake = Arc::new(move |namespace, name| {
+            if let Some(controller) = controller.upgrade() {
+                let key = Key {
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                };
+                controller.syncer.memory.mark_urgent(&key);
+                controller.queue.add(key);
+            }
+        });
+        self.syncer.backends.wake_with(&wake);
         let (queue, interrupts) = (self.queue.clone(), self.syncer.interrupts.clone());
         context.services.listen(move |change| {
             interrupts.heard(change);
@@ -127,8 +152,8 @@ impl<C: Backend, K: Backend> Controller<C, K> {
         context.nodes.listen(move |_| changed.notify_one());
     }
 
-    async fn work(&self, key: Key) -> Outcome {
-        let Looked { outcome, again_after } = self.syncer.look(&key).await;
+    async fn work(&self, key: Key, failures: u32) -> Outcome {
+        let Looked { outcome, again_after } = self.syncer.look(&key, failures).await;
         if let Some(wait) = again_after {
             self.queue.add_after(key.clone(), wait);
         }
@@ -179,6 +204,7 @@ impl<C: Backend, K: Backend> Controller<C, K> {
     async fn watch_broker<T>(&self, mut descriptions: tokio::sync::watch::Receiver<T>) {
         while descriptions.changed().await.is_ok() {
             for key in self.syncer.memory.take_unanswered() {
+                self.syncer.memory.mark_urgent(&key);
                 self.queue.add(key);
             }
         }
@@ -188,7 +214,8 @@ impl<C: Backend, K: Backend> Controller<C, K> {
 /// The Service that a change concerns; nothing if neither before nor after it has to do with load balancers.
 fn woken(change: &Change<Service>) -> Option<Key> {
     let matters = |service: &&Arc<Service>| {
-        service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer") || has_finalizer(service)
+        service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
+            || has_finalizer(service)
     };
     let before = change.old.as_ref().filter(matters);
     let after = change.new.as_ref().filter(matters);
@@ -200,9 +227,12 @@ fn machine_of(machines: Machines) -> MachineOf {
         Member::Machine(id) => Machine::Known(id.to_string()),
         Member::Gone(id) => Machine::Gone(id.to_string()),
         Member::Unresolved => Machine::Unresolved,
-        Member::Foreign => {
-            Machine::Foreign(node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default())
-        }
+        Member::Foreign => Machine::Foreign(
+            node.spec
+                .as_ref()
+                .and_then(|spec| spec.provider_id.clone())
+                .unwrap_or_default(),
+        ),
     })
 }
 

@@ -24,17 +24,29 @@ pub struct Fingerprint {
 
 /// Takes the fingerprint of a Service and its members.
 pub fn of(service: &Service, members: &[WishMember]) -> Fingerprint {
-    Fingerprint { service: service_print(service), members: members_print(members) }
+    Fingerprint {
+        service: service_print(service),
+        members: members_print(members),
+    }
 }
 
 fn service_print(service: &Service) -> [u8; 32] {
     let spec = service.spec.clone().unwrap_or_default();
-    let ranges: BTreeSet<_> = spec.load_balancer_source_ranges.iter().flatten().map(|range| range.trim()).collect();
+    let ranges: BTreeSet<_> = spec
+        .load_balancer_source_ranges
+        .iter()
+        .flatten()
+        .map(|range| range.trim())
+        .collect();
     let annotations: Vec<_> = TABLE
         .iter()
         .filter(|annotation| annotation.direction != Direction::Output)
         .map(|annotation| {
-            service.metadata.annotations.as_ref().and_then(|annotations| annotations.get(annotation.name))
+            service
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|annotations| annotations.get(annotation.name))
         })
         .collect();
     digest(&json!([

@@ -37,7 +37,9 @@ pub struct Rules {
 impl Rules {
     /// Whether a load balancer without a class, or of this one, is ours.
     fn serve(&self, spec: &ServiceSpec) -> bool {
-        spec.load_balancer_class.as_deref().is_none_or(|class| self.running.of_class(class).is_some())
+        spec.load_balancer_class
+            .as_deref()
+            .is_none_or(|class| self.running.of_class(class).is_some())
     }
 }
 
@@ -117,7 +119,9 @@ pub enum Skip {
 
 /// Decides.
 pub fn of(service: &Service, rules: &Rules, circumstances: &Circumstances) -> Intent {
-    let Some(reference) = reference(service) else { return Intent::Skip(Skip::WithoutIdentity) };
+    let Some(reference) = reference(service) else {
+        return Intent::Skip(Skip::WithoutIdentity);
+    };
     let (ending, skip) = match load_balancer(service) {
         _ if service.metadata.deletion_timestamp.is_some() => (Ending::Deleted, Skip::BeingDeleted),
         None => (Ending::TypeChanged, Skip::NotALoadBalancer),
@@ -125,7 +129,10 @@ pub fn of(service: &Service, rules: &Rules, circumstances: &Circumstances) -> In
         Some(spec) => return wanted(service, spec, rules, circumstances),
     };
     if has_finalizer(service) {
-        Intent::Remove(Removal { ending, order: remove_order(service, reference, &rules.dialect) })
+        Intent::Remove(Removal {
+            ending,
+            order: remove_order(service, reference, &rules.dialect),
+        })
     } else {
         Intent::Skip(skip)
     }
@@ -134,7 +141,10 @@ pub fn of(service: &Service, rules: &Rules, circumstances: &Circumstances) -> In
 /// What the backends are told when a Service that is remembered has vanished without its finalizer.
 pub fn vanished(service: &Service, rules: &Rules) -> Option<Removal> {
     let order = remove_order(service, reference(service)?, &rules.dialect);
-    Some(Removal { ending: Ending::Vanished, order })
+    Some(Removal {
+        ending: Ending::Vanished,
+        order,
+    })
 }
 
 /// Which Service it is; nothing if it did not come from an API server.
@@ -149,12 +159,20 @@ pub fn reference(service: &Service) -> Option<LoadBalancerRef> {
 
 /// Whether our finalizer is on it.
 pub fn has_finalizer(service: &Service) -> bool {
-    service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
+    service
+        .metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|finalizer| finalizer == FINALIZER)
 }
 
 /// Addresses that the status shows.
 pub fn published(service: &Service) -> Vec<String> {
-    ingress(service).iter().filter_map(|ingress| ingress.ip.clone()).collect()
+    ingress(service)
+        .iter()
+        .filter_map(|ingress| ingress.ip.clone())
+        .collect()
 }
 
 /// Whether the status shows clients a way in.
@@ -172,7 +190,10 @@ fn ingress(service: &Service) -> &[k8s_openapi::api::core::v1::LoadBalancerIngre
 }
 
 fn load_balancer(service: &Service) -> Option<&ServiceSpec> {
-    service.spec.as_ref().filter(|spec| spec.type_.as_deref() == Some("LoadBalancer"))
+    service
+        .spec
+        .as_ref()
+        .filter(|spec| spec.type_.as_deref() == Some("LoadBalancer"))
 }
 
 fn remove_order(service: &Service, reference: LoadBalancerRef, dialect: &Dialect) -> RemoveOrder {
@@ -180,11 +201,16 @@ fn remove_order(service: &Service, reference: LoadBalancerRef, dialect: &Dialect
     RemoveOrder {
         reference,
         keep_address: Settings::keeps_address(annotations),
-        network: annotations.get(annotations::NETWORK).map(|name| name.trim().to_owned()).unwrap_or_default(),
+        network: annotations
+            .get(annotations::NETWORK)
+            .map(|name| name.trim().to_owned())
+            .unwrap_or_default(),
         dialect: dialect.clone(),
         adoption: adoption(
             service,
-            annotations.get(annotations::IP_ASSOCIATED).is_some_and(|word| word == "true"),
+            annotations
+                .get(annotations::IP_ASSOCIATED)
+                .is_some_and(|word| word == "true"),
         ),
         published: published(service),
     }
@@ -192,8 +218,13 @@ fn remove_order(service: &Service, reference: LoadBalancerRef, dialect: &Dialect
 
 /// What a controller before this one recorded. The annotation of one line of them wins over the field of the other.
 fn adoption(service: &Service, ip_associated_by_controller: bool) -> Adoption {
-    let asked = annotations_of(service).get(annotations::ADDRESS).filter(|address| !address.is_empty());
-    let field = service.spec.as_ref().and_then(|spec| spec.load_balancer_ip.as_ref());
+    let asked = annotations_of(service)
+        .get(annotations::ADDRESS)
+        .filter(|address| !address.is_empty());
+    let field = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.load_balancer_ip.as_ref());
     Adoption {
         load_balancer_ip: asked.or(field).cloned().unwrap_or_default(),
         ip_associated_by_controller,
@@ -230,17 +261,33 @@ fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: &
         Choice::Missing(backend) => {
             problems.push(Problem::of(
                 annotations::BACKEND,
-                format!("asks for backend {}, which this controller was not started with", backend.word()),
+                format!(
+                    "asks for backend {}, which this controller was not started with",
+                    backend.word()
+                ),
             ));
             return Intent::Refuse(problems);
         }
     };
-    let mut composer = Composer { settings: &settings, backend, problems, notices };
+    let mut composer = Composer {
+        settings: &settings,
+        backend,
+        problems,
+        notices,
+    };
     let wish = composer.wish(service, spec, rules);
-    let Composer { problems, notices, .. } = composer;
+    let Composer {
+        problems, notices, ..
+    } = composer;
     if problems.is_empty() {
         let record_backend = rules.running == Running::Both;
-        Intent::Ensure(Box::new(Wanted { backend, wish, hostname: settings.hostname, record_backend, notices }))
+        Intent::Ensure(Box::new(Wanted {
+            backend,
+            wish,
+            hostname: settings.hostname,
+            record_backend,
+            notices,
+        }))
     } else {
         Intent::Refuse(problems)
     }
@@ -301,7 +348,9 @@ impl Composer<'_> {
         }
         let families = spec.ip_families.as_deref().unwrap_or_default();
         let only_ipv6 = if families.is_empty() {
-            spec.cluster_ip.as_deref().is_some_and(|address| address.contains(':'))
+            spec.cluster_ip
+                .as_deref()
+                .is_some_and(|address| address.contains(':'))
         } else {
             !families.iter().any(|family| family == "IPv4")
         };
@@ -318,7 +367,11 @@ impl Composer<'_> {
             return String::new();
         }
         let annotation = self.settings.address.as_deref();
-        let field = spec.load_balancer_ip.as_deref().map(str::trim).filter(|address| !address.is_empty());
+        let field = spec
+            .load_balancer_ip
+            .as_deref()
+            .map(str::trim)
+            .filter(|address| !address.is_empty());
         let (place, address) = match (annotation, field) {
             (None, None) => return String::new(),
             (Some(address), hidden) => {
@@ -326,7 +379,10 @@ impl Composer<'_> {
                     self.notices.push(Notice::warning(
                         "AddressHidden",
                         "spec.loadBalancerIP",
-                        format!("{hidden} is not used, since the annotation {} asks for {address}", annotations::ADDRESS),
+                        format!(
+                            "{hidden} is not used, since the annotation {} asks for {address}",
+                            annotations::ADDRESS
+                        ),
                     ));
                 }
                 (annotations::field(annotations::ADDRESS), address)
@@ -336,7 +392,10 @@ impl Composer<'_> {
         match address.parse::<Ipv4Addr>() {
             Ok(parsed) => parsed.to_string(),
             Err(_unparsable) => {
-                self.problems.push(Problem::new(place, format!("must be an IPv4 address, not {address:?}")));
+                self.problems.push(Problem::new(
+                    place,
+                    format!("must be an IPv4 address, not {address:?}"),
+                ));
                 String::new()
             }
         }
@@ -377,7 +436,9 @@ impl Composer<'_> {
             self.notices.push(Notice::normal(
                 "SessionAffinityTimeoutIgnored",
                 "spec.sessionAffinityConfig.clientIP.timeoutSeconds",
-                format!("the load balancer keeps a client with its node without a time limit, not for {seconds} s"),
+                format!(
+                    "the load balancer keeps a client with its node without a time limit, not for {seconds} s"
+                ),
             ));
         }
     }

@@ -28,7 +28,10 @@ pub struct Key {
 impl Key {
     /// The key of a Service that came from an API server.
     pub fn of(service: &Service) -> Option<Self> {
-        Some(Self { namespace: service.metadata.namespace.clone()?, name: service.metadata.name.clone()? })
+        Some(Self {
+            namespace: service.metadata.namespace.clone()?,
+            name: service.metadata.name.clone()?,
+        })
     }
 }
 
@@ -53,6 +56,15 @@ pub struct Record {
     pub work_announced: bool,
     told: BTreeSet<Notice>,
     fault: Option<String>,
+    resting: Option<Resting>,
+    written: Option<u64>,
+}
+
+/// A wish that is not to be asked for again before its time, whoever looks meanwhile.
+#[derive(Clone, Copy, Debug)]
+struct Resting {
+    fingerprint: Fingerprint,
+    until: Instant,
 }
 
 /// The last time that everything was as wanted.
@@ -86,8 +98,38 @@ impl Record {
             None => Some(Why::First),
             Some(served) if served.fingerprint.service != fingerprint.service => Some(Why::Changed),
             Some(served) if served.fingerprint.members != fingerprint.members => Some(Why::Nodes),
-            Some(served) => served.next_look.is_some_and(|next| next <= now).then_some(Why::Drift),
+            Some(served) => served
+                .next_look
+                .is_some_and(|next| next <= now)
+                .then_some(Why::Drift),
         }
+    }
+
+    /// Remembers what a write of ours made of the Service.
+    pub fn wrote(&mut self, answer: &Service) {
+        self.written = version(answer);
+    }
+
+    /// Whether the watch is behind our own last write, so that this is the Service as it was before.
+    pub fn is_behind(&self, found: &Service) -> bool {
+        match (self.written, version(found)) {
+            (Some(written), Some(found)) => found < written,
+            _ => false,
+        }
+    }
+
+    /// How long this very wish still rests; nothing if it may be asked for. Our own writes wake a Service, too, and must not shorten a
+    /// back-off or the time that a backend asked for.
+    pub fn rests(&self, fingerprint: Fingerprint, now: Instant) -> Option<Duration> {
+        let resting = self
+            .resting
+            .filter(|resting| resting.fingerprint == fingerprint && resting.until > now)?;
+        Some(resting.until.saturating_duration_since(now))
+    }
+
+    /// Lets this wish rest.
+    pub fn rest(&mut self, fingerprint: Fingerprint, until: Instant) {
+        self.resting = Some(Resting { fingerprint, until });
     }
 
     /// Whether the load balancer of another Service, which had this name before, is still to be removed.
@@ -107,7 +149,10 @@ impl Record {
 
     /// The same while a backend is still at work: what it told in between counts as told until it ends.
     pub fn news_meanwhile(&mut self, notices: impl IntoIterator<Item = Notice>) -> Vec<Notice> {
-        notices.into_iter().filter(|notice| self.told.insert(notice.clone())).collect()
+        notices
+            .into_iter()
+            .filter(|notice| self.told.insert(notice.clone()))
+            .collect()
     }
 
     /// Whether a fault is another one than before.
@@ -134,6 +179,11 @@ impl Record {
     pub fn is_blank(&self) -> bool {
         self.asked.is_none() && self.served.is_none() && self.fault.is_none() && self.told.is_empty()
     }
+}
+
+/// The version of an object as a number, by which its versions are in order.
+fn version(service: &Service) -> Option<u64> {
+    service.metadata.resource_version.as_ref()?.parse().ok()
 }
 
 /// When to look for drift next: about every `period`, a fifth sooner or later, so that Services that began together don't stay

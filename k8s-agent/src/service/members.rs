@@ -57,13 +57,19 @@ pub fn pick<'a>(nodes: impl IntoIterator<Item = &'a Node>, machine: impl Fn(&Nod
                 continue;
             }
         };
-        members.wish.push(WishMember { node_name: name, machine: Some(behind) });
+        members.wish.push(WishMember {
+            node_name: name,
+            machine: Some(behind),
+        });
     }
     if !foreign.is_empty() {
         members.notices.push(Notice::warning(
             "NodeNotEligible",
             "",
-            format!("left out, since their provider id is another provider's: {}", enumerate(&foreign)),
+            format!(
+                "left out, since their provider id is another provider's: {}",
+                enumerate(&foreign)
+            ),
         ));
     }
     members
@@ -96,7 +102,11 @@ fn is_about_to_go(node: &Node) -> bool {
 pub fn enumerate<S: AsRef<str>>(names: &[S]) -> String {
     let shown: Vec<_> = names.iter().take(NAMES_IN_TEXT).map(AsRef::as_ref).collect();
     let rest = names.len().saturating_sub(NAMES_IN_TEXT);
-    if rest == 0 { shown.join(", ") } else { format!("{} and {rest} more", shown.join(", ")) }
+    if rest == 0 {
+        shown.join(", ")
+    } else {
+        format!("{} and {rest} more", shown.join(", "))
+    }
 }
 
 #[cfg(test)]

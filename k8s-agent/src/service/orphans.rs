@@ -35,7 +35,11 @@ pub async fn keep_listing(broker: Broker, services: Watch<Service>) {
 }
 
 async fn list(broker: &Broker, services: &Watch<Service>) -> Result<Vec<LoadBalancerSummary>, Fault> {
-    let live: Vec<_> = services.all().iter().filter_map(|service| service.metadata.uid.clone()).collect();
+    let live: Vec<_> = services
+        .all()
+        .iter()
+        .filter_map(|service| service.metadata.uid.clone())
+        .collect();
     let mut balancers = Vec::new();
     let mut page_token = String::new();
     for _ in 0..MOST_PAGES {
@@ -104,18 +108,29 @@ mod tests {
     fn an_orphan_is_named_with_its_address_and_rules() {
         let lines = lines(&orphan());
         assert_eq!(lines.len(), 1);
-        assert!(lines[0].contains("192.0.2.1") && lines[0].contains("a0123-tcp-80"), "{}", lines[0]);
+        assert!(
+            lines[0].contains("192.0.2.1") && lines[0].contains("a0123-tcp-80"),
+            "{}",
+            lines[0]
+        );
     }
 
     #[test]
     fn an_address_that_is_kept_is_named_with_the_reason() {
-        let kept = LoadBalancerSummary { orphan: false, kept_because: "no proof".to_owned(), ..orphan() };
+        let kept = LoadBalancerSummary {
+            orphan: false,
+            kept_because: "no proof".to_owned(),
+            ..orphan()
+        };
         assert_eq!(lines(&kept), ["address 192.0.2.1 is kept: no proof"]);
     }
 
     #[test]
     fn what_serves_is_not_mentioned_and_what_was_told_is_remembered() {
-        let serving = LoadBalancerSummary { orphan: false, ..orphan() };
+        let serving = LoadBalancerSummary {
+            orphan: false,
+            ..orphan()
+        };
         assert_eq!(tell(&[serving], &BTreeSet::new()), BTreeSet::new());
         let told = tell(&[orphan()], &BTreeSet::new());
         assert_eq!(tell(&[orphan()], &told), told);

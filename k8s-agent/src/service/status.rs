@@ -92,7 +92,9 @@ pub fn troubled(service: &Service, trouble: &Trouble, now: &Time) -> Option<Valu
     }) {
         return None;
     }
-    let since = stored.filter(|stored| stored.status == "False").map_or(now, |stored| &stored.last_transition_time);
+    let since = stored
+        .filter(|stored| stored.status == "False")
+        .map_or(now, |stored| &stored.last_transition_time);
     let mut patch = Patch::of(service);
     patch.condition(&Condition {
         type_: CONDITION.to_owned(),
@@ -114,10 +116,15 @@ pub fn released(service: &Service, ending: Ending) -> Option<Value> {
     match ending {
         Ending::Deleted | Ending::TypeChanged => {
             if !stored_ingress(service).is_empty() {
-                patch.status.insert("loadBalancer".to_owned(), json!({ "ingress": null }));
+                patch
+                    .status
+                    .insert("loadBalancer".to_owned(), json!({ "ingress": null }));
             }
             if stored_condition(service).is_some() {
-                patch.status.insert("conditions".to_owned(), json!([{ "type": CONDITION, "$patch": "delete" }]));
+                patch.status.insert(
+                    "conditions".to_owned(),
+                    json!([{ "type": CONDITION, "$patch": "delete" }]),
+                );
             }
         }
         // The status is another controller's, or there is no Service any more.
@@ -144,7 +151,11 @@ pub fn camel(reason: &str) -> String {
         word.extend(chars.next());
         word.extend(chars.map(|c| c.to_ascii_lowercase()));
     }
-    if word.chars().next().is_some_and(|c| c.is_ascii_alphabetic()) { word } else { format!("Fault{word}") }
+    if word.chars().next().is_some_and(|c| c.is_ascii_alphabetic()) {
+        word
+    } else {
+        format!("Fault{word}")
+    }
 }
 
 fn ingress_of(shown: &Shown) -> Vec<LoadBalancerIngress> {
@@ -152,7 +163,10 @@ fn ingress_of(shown: &Shown) -> Vec<LoadBalancerIngress> {
         return Vec::new();
     }
     if let Some(hostname) = &shown.hostname {
-        return vec![LoadBalancerIngress { hostname: Some(hostname.clone()), ..Default::default() }];
+        return vec![LoadBalancerIngress {
+            hostname: Some(hostname.clone()),
+            ..Default::default()
+        }];
     }
     let mode = |reached: &Reached| if reached.proxy { PROXY } else { VIP };
     shown
@@ -167,7 +181,11 @@ fn ingress_of(shown: &Shown) -> Vec<LoadBalancerIngress> {
 }
 
 /// Whether two lists show the same, in the same order. An address without a mode has the mode `VIP`.
-pub fn same_ingress(stored: &[LoadBalancerIngress], wanted: &[LoadBalancerIngress], ip_modes: IpModes) -> bool {
+pub fn same_ingress(
+    stored: &[LoadBalancerIngress],
+    wanted: &[LoadBalancerIngress],
+    ip_modes: IpModes,
+) -> bool {
     stored.len() == wanted.len()
         && stored.iter().zip(wanted).all(|(stored, wanted)| {
             stored.ip == wanted.ip
@@ -191,11 +209,23 @@ fn stored_ingress(service: &Service) -> &[LoadBalancerIngress] {
 }
 
 fn stored_condition(service: &Service) -> Option<&Condition> {
-    service.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == CONDITION)
+    service
+        .status
+        .as_ref()?
+        .conditions
+        .as_ref()?
+        .iter()
+        .find(|condition| condition.type_ == CONDITION)
 }
 
 fn finalizers(service: &Service) -> Vec<&str> {
-    service.metadata.finalizers.iter().flatten().map(String::as_str).collect()
+    service
+        .metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .map(String::as_str)
+        .collect()
 }
 
 fn well(now: &Time) -> Condition {
@@ -210,7 +240,12 @@ fn well(now: &Time) -> Condition {
 }
 
 fn guarded(service: &Service) -> Map<String, Value> {
-    service.metadata.uid.iter().map(|uid| ("uid".to_owned(), json!(uid))).collect()
+    service
+        .metadata
+        .uid
+        .iter()
+        .map(|uid| ("uid".to_owned(), json!(uid)))
+        .collect()
 }
 
 /// A patch that grows only by what differs.
@@ -222,12 +257,21 @@ struct Patch<'a> {
 
 impl<'a> Patch<'a> {
     fn of(service: &'a Service) -> Self {
-        Self { service, metadata: Map::new(), status: Map::new() }
+        Self {
+            service,
+            metadata: Map::new(),
+            status: Map::new(),
+        }
     }
 
     fn ingress(&mut self, wanted: &[LoadBalancerIngress]) {
-        let list = if wanted.is_empty() { Value::Null } else { json!(wanted) };
-        self.status.insert("loadBalancer".to_owned(), json!({ "ingress": list }));
+        let list = if wanted.is_empty() {
+            Value::Null
+        } else {
+            json!(wanted)
+        };
+        self.status
+            .insert("loadBalancer".to_owned(), json!({ "ingress": list }));
     }
 
     fn condition(&mut self, condition: &Condition) {
@@ -235,10 +279,17 @@ impl<'a> Patch<'a> {
     }
 
     fn drop_finalizer(&mut self) {
-        let others: Vec<_> = finalizers(self.service).into_iter().filter(|name| *name != FINALIZER).collect();
-        self.metadata.insert("$deleteFromPrimitiveList/finalizers".to_owned(), json!([FINALIZER]));
+        let others: Vec<_> = finalizers(self.service)
+            .into_iter()
+            .filter(|name| *name != FINALIZER)
+            .collect();
+        self.metadata.insert(
+            "$deleteFromPrimitiveList/finalizers".to_owned(),
+            json!([FINALIZER]),
+        );
         if !others.is_empty() {
-            self.metadata.insert("$setElementOrder/finalizers".to_owned(), json!(others));
+            self.metadata
+                .insert("$setElementOrder/finalizers".to_owned(), json!(others));
         }
     }
 
@@ -248,7 +299,12 @@ impl<'a> Patch<'a> {
         let wanted = [
             (ID, outputs.and_then(|outputs| text(&outputs.address_id))),
             (NETWORK_ID, outputs.and_then(|outputs| text(&outputs.network_id))),
-            (IP_ASSOCIATED, outputs.filter(|outputs| outputs.address_owned).map(|_| "true".to_owned())),
+            (
+                IP_ASSOCIATED,
+                outputs
+                    .filter(|outputs| outputs.address_owned)
+                    .map(|_| "true".to_owned()),
+            ),
             (SERVED_BY, served_by.map(|name| name.word().to_owned())),
         ];
         let stored = self.service.metadata.annotations.as_ref();
@@ -258,7 +314,8 @@ impl<'a> Patch<'a> {
             .map(|(name, value)| (name.to_owned(), json!(value)))
             .collect();
         if !differing.is_empty() {
-            self.metadata.insert("annotations".to_owned(), Value::Object(differing));
+            self.metadata
+                .insert("annotations".to_owned(), Value::Object(differing));
         }
     }
 

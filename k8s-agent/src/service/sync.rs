@@ -23,6 +23,7 @@ use tracing::Instrument as _;
 use super::annotations::{self, Problem};
 use super::backend::{Backend, Backends, Notice};
 use super::choice::Offer;
+use super::controller::Pace;
 use super::intent::{self, Circumstances, Ending, Intent, Rules};
 use super::ledger::{Key, Record};
 use super::members::{self, Machine, Members};
@@ -40,6 +41,8 @@ pub use interrupts::Interrupts;
 const USUAL_DRIFT_PERIOD: Duration = Duration::from_secs(600);
 /// A Service that waits for the choice of its backend is looked at again after this time.
 const CHOICE_RETRY: Duration = Duration::from_secs(5);
+/// The watch brings our own write within this time, or it is looked again.
+const BEHIND_RETRY: Duration = Duration::from_secs(1);
 /// What only a change can mend is looked at again not before this time.
 const SELDOM: Duration = Duration::from_secs(60);
 
@@ -68,8 +71,8 @@ pub struct Syncer<C, K> {
     pub rules: Rules,
     /// Who serves.
     pub backends: Backends<C, K>,
-    /// What is waited for longer than this is worth a word.
-    pub patience: Duration,
+    /// How patient it is.
+    pub pace: Pace,
     /// Running orders that a change of their Service ends.
     pub interrupts: Interrupts,
     /// What is remembered.
@@ -82,6 +85,8 @@ pub struct Memory {
     records: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<Record>>>>,
     /// Keys that failed because nobody answered, and are worth a look as soon as somebody does.
     unanswered: Mutex<HashSet<Key>>,
+    /// Keys whose next look does not care whether the wish rests.
+    urgent: Mutex<HashSet<Key>>,
     /// An API server was seen to drop `ipMode`.
     ip_modes_dropped: std::sync::atomic::AtomicBool,
 }
@@ -95,6 +100,11 @@ impl Memory {
     /// Keys that failed because nobody answered; they are forgotten by this.
     pub fn take_unanswered(&self) -> HashSet<Key> {
         std::mem::take(&mut *self.unanswered.lock())
+    }
+
+    /// The next look at this Service asks even if its wish rests.
+    pub fn mark_urgent(&self, key: &Key) {
+        self.urgent.lock().insert(key.clone());
     }
 
     fn open(&self, key: &Key) -> Arc<tokio::sync::Mutex<Record>> {
@@ -113,7 +123,8 @@ impl Memory {
     }
 
     fn saw_ip_modes_dropped(&self) {
-        self.ip_modes_dropped.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.ip_modes_dropped
+            .store(true, std::sync::atomic::Ordering::Relaxed);
     }
 }
 
@@ -128,18 +139,30 @@ pub struct Looked {
 
 impl From<Outcome> for Looked {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, again_after: None }
+        Self {
+            outcome,
+            again_after: None,
+        }
     }
 }
 
 impl<C: Backend, K: Backend> Syncer<C, K> {
-    /// Looks at one Service.
-    pub async fn look(&self, key: &Key) -> Looked {
+    /// Looks at one Service that failed this often in a row.
+    pub async fn look(&self, key: &Key, failures: u32) -> Looked {
         let span = tracing::info_span!("service", service = %key);
         async {
             let cell = self.memory.open(key);
             let mut record = cell.lock().await;
-            let looked = Look { syncer: self, key, record: &mut record }.look().await;
+            let urgent = self.memory.urgent.lock().remove(key);
+            let looked = Look {
+                syncer: self,
+                key,
+                record: &mut record,
+                urgent,
+                failures,
+            }
+            .look()
+            .await;
             self.memory.close(key, &record);
             looked
         }
@@ -154,8 +177,13 @@ impl<C: Backend, K: Backend> Syncer<C, K> {
     }
 
     fn drift_period(&self) -> Duration {
-        let told = self.broker.as_ref().and_then(Broker::description).and_then(|description| description.drift_period);
-        told.and_then(|period| Duration::try_from(period).ok()).unwrap_or(USUAL_DRIFT_PERIOD)
+        let told = self
+            .broker
+            .as_ref()
+            .and_then(Broker::description)
+            .and_then(|description| description.drift_period);
+        told.and_then(|period| Duration::try_from(period).ok())
+            .unwrap_or(USUAL_DRIFT_PERIOD)
     }
 
     fn circumstances(&self, service: &Service) -> Circumstances {
@@ -167,8 +195,13 @@ impl<C: Backend, K: Backend> Syncer<C, K> {
             .map(|name| name.trim())
             .unwrap_or_default();
         let description = self.broker.as_ref().and_then(Broker::description);
-        let offer = description.map_or(Offer::Unknown, |description| Offer::of(&description.networks, asked));
-        Circumstances { keepalived_holds: self.backends.keepalived_holds(service), offer }
+        let offer = description.map_or(Offer::Unknown, |description| {
+            Offer::of(&description.networks, asked)
+        });
+        Circumstances {
+            keepalived_holds: self.backends.keepalived_holds(service),
+            offer,
+        }
     }
 }
 
@@ -177,6 +210,8 @@ struct Look<'a, C, K> {
     syncer: &'a Syncer<C, K>,
     key: &'a Key,
     record: &'a mut Record,
+    urgent: bool,
+    failures: u32,
 }
 
 impl<C: Backend, K: Backend> Look<'_, C, K> {
@@ -191,6 +226,9 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             *self.record = Record::default();
             return Outcome::Done.into();
         };
+        if self.record.is_behind(&service) {
+            return Outcome::After(BEHIND_RETRY).into();
+        }
         match intent::of(&service, &self.syncer.rules, &self.syncer.circumstances(&service)) {
             Intent::Ensure(wanted) => self.ensure(service, *wanted).await,
             Intent::Remove(removal) => self.remove(&service, removal).await,
@@ -199,7 +237,9 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             Intent::Skip(why) => {
                 tracing::trace!(?why, "left alone");
                 // Somebody took the finalizer off before we were done.
-                if self.record.asked.is_some() && let Some(unfinished) = self.remove_vanished(&service).await {
+                if self.record.asked.is_some()
+                    && let Some(unfinished) = self.remove_vanished(&service).await
+                {
                     return unfinished;
                 }
                 *self.record = Record::default();
@@ -210,12 +250,23 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
 
     /// A wish that can't be met as it is written. Nothing is asked for, what serves already stays, and one event says why.
     async fn refuse(&mut self, service: &Service, problems: &[Problem]) -> Looked {
-        let text = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let text = problems
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ");
         if self.record.is_new_fault(&text) {
             tracing::warn!(fault = %text, "refused");
             self.tell(service, &Reason::SYNC_LOAD_BALANCER_FAILED, text.clone());
         }
-        self.show_trouble(service, &Trouble { reason: "InvalidService".to_owned(), text }).await;
+        self.show_trouble(
+            service,
+            &Trouble {
+                reason: "InvalidService".to_owned(),
+                text,
+            },
+        )
+        .await;
         Outcome::Parked.into()
     }
 
@@ -224,7 +275,10 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             tracing::info!(fault = %why, "waits");
         }
         self.unanswered();
-        let trouble = Trouble { reason: "WaitingForBroker".to_owned(), text: why.to_owned() };
+        let trouble = Trouble {
+            reason: "WaitingForBroker".to_owned(),
+            text: why.to_owned(),
+        };
         self.show_trouble(service, &trouble).await;
         Outcome::After(CHOICE_RETRY).into()
     }
@@ -250,22 +304,34 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
 
     fn tell_all(&self, service: &Service, notices: Vec<Notice>) {
         for notice in notices {
-            let kind = if notice.warning { Kind::Warning } else { Kind::Normal };
+            let kind = if notice.warning {
+                Kind::Warning
+            } else {
+                Kind::Normal
+            };
             tracing::info!(reason = %notice.reason, field = %notice.field, "{}", notice.text);
-            self.tell(service, &Reason::told(kind, camel(&notice.reason)), notice.message());
+            self.tell(
+                service,
+                &Reason::told(kind, camel(&notice.reason)),
+                notice.message(),
+            );
         }
     }
 
     /// How long it has been waiting, and whether that is worth a word.
     fn waited_too_long(&mut self) -> bool {
-        self.record.waiting(clock::now()) >= self.syncer.patience
+        self.record.waiting(clock::now()) >= self.syncer.pace.patience
     }
 }
 
 /// The reason word of a condition for a fault.
 fn reason_of(fault: &Fault) -> String {
     let silent = fault.reason == "GRPC_STATUS" || fault.reason == "NO_ANSWER";
-    if fault.kind == FaultKind::Unreachable && silent { "BrokerUnreachable".to_owned() } else { camel(&fault.reason) }
+    if fault.kind == FaultKind::Unreachable && silent {
+        "BrokerUnreachable".to_owned()
+    } else {
+        camel(&fault.reason)
+    }
 }
 
 /// The word of an ending in logs.

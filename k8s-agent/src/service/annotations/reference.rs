@@ -40,7 +40,15 @@ fn overview(page: &mut String) {
 }
 
 fn section(page: &mut String, annotation: &Annotation) {
-    let Annotation { name, default, backends, effect, change, example, .. } = annotation;
+    let Annotation {
+        name,
+        default,
+        backends,
+        effect,
+        change,
+        example,
+        ..
+    } = annotation;
     let _infallible = write!(
         page,
         "\n## `{name}`\n\n{effect}\n\n- Written by: {}\n- Value: {}\n- Default: {default}\n- Backends: {backends}\n- On a live Service: {change}\n",
@@ -48,8 +56,10 @@ fn section(page: &mut String, annotation: &Annotation) {
         value(annotation.kind)
     );
     if !example.is_empty() {
-        let _infallible =
-            write!(page, "\n```yaml\nmetadata:\n  annotations:\n    {name}: \"{example}\"\n```\n");
+        let _infallible = write!(
+            page,
+            "\n```yaml\nmetadata:\n  annotations:\n    {name}: \"{example}\"\n```\n"
+        );
     }
 }
 
@@ -68,11 +78,19 @@ fn value(kind: Kind) -> String {
         Kind::HostName => "host name".to_owned(),
         Kind::Address => "IPv4 address".to_owned(),
         Kind::Networks => "networks in CIDR notation, with commas between them".to_owned(),
-        Kind::Word(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or "),
+        Kind::Word(words) => words
+            .iter()
+            .map(|word| format!("`{word}`"))
+            .collect::<Vec<_>>()
+            .join(" or "),
     }
 }
 
 /// The anchor that Markdown renderers make of a heading: letters, digits and dashes, in lower case.
 fn anchor(heading: &str) -> String {
-    heading.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect::<String>().to_ascii_lowercase()
+    heading
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+        .collect::<String>()
+        .to_ascii_lowercase()
 }

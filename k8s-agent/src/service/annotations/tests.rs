@@ -3,7 +3,12 @@ use rstest::rstest;
 use super::*;
 
 fn read(pairs: &[(&str, &str)]) -> Result<Settings, Vec<Problem>> {
-    Settings::read(&pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    Settings::read(
+        &pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+    )
 }
 
 fn listed(networks: &[&str]) -> Networks {
@@ -48,7 +53,13 @@ fn every_fault_is_named_at_once() {
     ])
     .unwrap_err();
     assert_eq!(problems.len(), 6, "{problems:?}");
-    assert!(problems[4].text.contains("\"roundrobin\", \"source\", \"leastconn\""), "{}", problems[4]);
+    assert!(
+        problems[4]
+            .text
+            .contains("\"roundrobin\", \"source\", \"leastconn\""),
+        "{}",
+        problems[4]
+    );
 }
 
 #[rstest]
@@ -60,7 +71,10 @@ fn every_fault_is_named_at_once() {
 #[case::h_45_no_prefix_length("10.0.0.1")]
 fn networks_that_are_refused(#[case] value: &str) {
     for annotation in [SOURCE_CIDRS, SOURCE_RANGES] {
-        assert_eq!(read(&[(annotation, value)]).unwrap_err()[0].field, field(annotation));
+        assert_eq!(
+            read(&[(annotation, value)]).unwrap_err()[0].field,
+            field(annotation)
+        );
     }
 }
 
@@ -86,13 +100,27 @@ fn networks_that_are_read(#[case] value: &str, #[case] expected: Networks) {
 #[case::edge_dash("-a.example.com", None)]
 #[case::empty_label("a..b", None)]
 fn a_host_name_is_one_that_a_status_may_show(#[case] value: &str, #[case] expected: Option<&str>) {
-    assert_eq!(read(&[(HOSTNAME, value)]).ok().and_then(|settings| settings.hostname).as_deref(), expected);
+    assert_eq!(
+        read(&[(HOSTNAME, value)])
+            .ok()
+            .and_then(|settings| settings.hostname)
+            .as_deref(),
+        expected
+    );
 }
 
 #[test]
 fn what_the_controller_before_recorded_is_read_without_complaint() {
-    assert!(read(&[(IP_ASSOCIATED, "true")]).unwrap().ip_associated_by_controller);
-    assert!(!read(&[(IP_ASSOCIATED, "True")]).unwrap().ip_associated_by_controller);
+    assert!(
+        read(&[(IP_ASSOCIATED, "true")])
+            .unwrap()
+            .ip_associated_by_controller
+    );
+    assert!(
+        !read(&[(IP_ASSOCIATED, "True")])
+            .unwrap()
+            .ip_associated_by_controller
+    );
     assert_eq!(read(&[(SERVED_BY, "nonsense")]).unwrap().served_by, None);
 }
 
@@ -101,7 +129,10 @@ fn what_the_controller_before_recorded_is_read_without_complaint() {
 #[case::denied("false", false)]
 #[case::unreadable("ja", true)]
 fn an_address_is_kept_rather_than_lost(#[case] word: &str, #[case] expected: bool) {
-    assert_eq!(Settings::keeps_address(&BTreeMap::from([(KEEP_IP.to_owned(), word.to_owned())])), expected);
+    assert_eq!(
+        Settings::keeps_address(&BTreeMap::from([(KEEP_IP.to_owned(), word.to_owned())])),
+        expected
+    );
     assert!(!Settings::keeps_address(&BTreeMap::new()));
 }
 
@@ -115,19 +146,33 @@ fn stickiness_annotations_are_known_and_without_effect() {
 fn no_name_stands_twice_in_the_table_and_outputs_have_no_example() {
     let names: std::collections::BTreeSet<_> = TABLE.iter().map(|annotation| annotation.name).collect();
     assert_eq!(names.len(), TABLE.len());
-    for annotation in TABLE.iter().filter(|annotation| annotation.direction == Direction::Output) {
+    for annotation in TABLE
+        .iter()
+        .filter(|annotation| annotation.direction == Direction::Output)
+    {
         assert!(annotation.example.is_empty(), "{}", annotation.name);
     }
 }
 
 #[test]
 fn every_word_of_the_table_can_be_read() {
-    for annotation in TABLE.iter().filter(|annotation| annotation.direction == Direction::Input) {
+    for annotation in TABLE
+        .iter()
+        .filter(|annotation| annotation.direction == Direction::Input)
+    {
         for word in annotation.words() {
-            assert!(read(&[(annotation.name, word)]).is_ok(), "{} {word}", annotation.name);
+            assert!(
+                read(&[(annotation.name, word)]).is_ok(),
+                "{} {word}",
+                annotation.name
+            );
         }
         if !annotation.example.is_empty() {
-            assert!(read(&[(annotation.name, annotation.example)]).is_ok(), "{}", annotation.name);
+            assert!(
+                read(&[(annotation.name, annotation.example)]).is_ok(),
+                "{}",
+                annotation.name
+            );
         }
     }
 }
@@ -141,5 +186,9 @@ fn the_reference_page_is_made_from_the_table() {
         std::fs::write(&path, reference()).unwrap();
     }
     let page = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(page, reference(), "docs/reference/annotations.md is old; run the test with UPDATE_GOLDEN=1");
+    assert_eq!(
+        page,
+        reference(),
+        "docs/reference/annotations.md is old; run the test with UPDATE_GOLDEN=1"
+    );
 }

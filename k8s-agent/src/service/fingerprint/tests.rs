@@ -79,11 +79,19 @@ fn which_changes_of_a_service_matter(#[case] before: Value, #[case] after: Value
 
 #[test]
 fn a_machine_that_goes_or_is_found_changes_the_members_only() {
-    let member = |machine| vec![WishMember { node_name: "n1".to_owned(), machine: Some(machine) }];
+    let member = |machine| {
+        vec![WishMember {
+            node_name: "n1".to_owned(),
+            machine: Some(machine),
+        }]
+    };
     let web = service(&json!({}));
     let prints = [
         of(&web, &member(wish_member::Machine::MachineId("m1".to_owned()))),
-        of(&web, &member(wish_member::Machine::GoneMachineId("m1".to_owned()))),
+        of(
+            &web,
+            &member(wish_member::Machine::GoneMachineId("m1".to_owned())),
+        ),
         of(&web, &member(wish_member::Machine::Unresolved(true))),
         of(&web, &[]),
     ];

@@ -18,9 +18,16 @@ pub(super) struct Ports {
 /// Reads them.
 pub(super) fn of(spec: &ServiceSpec, proxy_protocol: bool, backend: BackendName) -> Ports {
     let ports = spec.ports.as_deref().unwrap_or_default();
-    let mut result = Ports { wish: Vec::with_capacity(ports.len()), problems: Vec::new(), notices: Vec::new() };
+    let mut result = Ports {
+        wish: Vec::with_capacity(ports.len()),
+        problems: Vec::new(),
+        notices: Vec::new(),
+    };
     if ports.is_empty() {
-        result.problems.push(Problem::new("spec.ports", "is empty, and a load balancer needs at least one port"));
+        result.problems.push(Problem::new(
+            "spec.ports",
+            "is empty, and a load balancer needs at least one port",
+        ));
     }
     for (index, port) in ports.iter().enumerate() {
         let wish = one(port, index, proxy_protocol);
@@ -53,7 +60,10 @@ fn one(port: &ServicePort, index: usize, proxy_protocol: bool) -> WishPort {
 
 /// A port number; what is none becomes 0, which is refused.
 fn number(port: i32) -> u32 {
-    u32::try_from(port).ok().filter(|port| *port <= u32::from(u16::MAX)).unwrap_or_default()
+    u32::try_from(port)
+        .ok()
+        .filter(|port| *port <= u32::from(u16::MAX))
+        .unwrap_or_default()
 }
 
 fn problems_of(port: &WishPort, index: usize) -> Vec<Problem> {
@@ -70,7 +80,10 @@ fn problems_of(port: &WishPort, index: usize) -> Vec<Problem> {
         )),
     }
     if port.port == 0 {
-        problems.push(Problem::new(format!("spec.ports[{index}].port"), "must be between 1 and 65535"));
+        problems.push(Problem::new(
+            format!("spec.ports[{index}].port"),
+            "must be between 1 and 65535",
+        ));
     }
     if port.node_port == 0 {
         problems.push(Problem::new(
@@ -83,8 +96,11 @@ fn problems_of(port: &WishPort, index: usize) -> Vec<Problem> {
 }
 
 fn without_proxy_protocol(ports: &[WishPort]) -> Option<Notice> {
-    let names: Vec<_> =
-        ports.iter().filter(|port| !port.proxy_protocol).map(|port| port.name.as_str()).collect();
+    let names: Vec<_> = ports
+        .iter()
+        .filter(|port| !port.proxy_protocol)
+        .map(|port| port.name.as_str())
+        .collect();
     (!names.is_empty()).then(|| {
         Notice::normal(
             "ProxyProtocolIgnored",

@@ -17,9 +17,15 @@ pub(super) struct Sources {
 /// Merges what a Service says. The field and Kubernetes' annotation are one voice, of which the field wins; CloudStack's
 /// annotation is the other; a client must be let in by both.
 pub(super) fn of(spec: &ServiceSpec, settings: &Settings) -> Sources {
-    let mut merge = Merge { problems: Vec::new(), notices: Vec::new() };
+    let mut merge = Merge {
+        problems: Vec::new(),
+        notices: Vec::new(),
+    };
     let ranges = merge.ranges(spec, settings);
-    let cidrs = merge.voice(&settings.source_cidrs, &annotations::field(annotations::SOURCE_CIDRS));
+    let cidrs = merge.voice(
+        &settings.source_cidrs,
+        &annotations::field(annotations::SOURCE_CIDRS),
+    );
     let networks = match (ranges, cidrs) {
         (None, None) => BTreeSet::new(),
         (Some(only), None) | (None, Some(only)) => only,
@@ -37,7 +43,11 @@ pub(super) fn of(spec: &ServiceSpec, settings: &Settings) -> Sources {
     let everybody = networks.iter().any(|network| network.prefix_len() == 0);
     let networks = if everybody { BTreeSet::new() } else { networks };
     Sources {
-        networks: if merge.problems.is_empty() { Ok(networks) } else { Err(merge.problems) },
+        networks: if merge.problems.is_empty() {
+            Ok(networks)
+        } else {
+            Err(merge.problems)
+        },
         notices: merge.notices,
     }
 }
@@ -54,9 +64,10 @@ impl Merge {
             // An empty annotation of Kubernetes is documented as everybody; nothing is worth saying about it.
             return match &settings.source_ranges {
                 Networks::Unset | Networks::Empty => None,
-                Networks::Listed(_) => {
-                    self.voice(&settings.source_ranges, &annotations::field(annotations::SOURCE_RANGES))
-                }
+                Networks::Listed(_) => self.voice(
+                    &settings.source_ranges,
+                    &annotations::field(annotations::SOURCE_RANGES),
+                ),
             };
         }
         let mut networks = Vec::with_capacity(field.len());
@@ -64,7 +75,10 @@ impl Merge {
             match annotations::network(entry) {
                 Ok(network) => networks.push(network),
                 Err(text) => {
-                    self.problems.push(Problem::new(format!("spec.loadBalancerSourceRanges[{index}]"), text));
+                    self.problems.push(Problem::new(
+                        format!("spec.loadBalancerSourceRanges[{index}]"),
+                        text,
+                    ));
                 }
             }
         }
@@ -137,9 +151,8 @@ mod tests {
 
     fn network() -> impl Strategy<Value = Ipv4Net> {
         // Few addresses and long prefixes, so that networks meet.
-        (any::<u8>(), 24_u8..=32).prop_map(|(host, length)| {
-            Ipv4Net::new([10, 0, 0, host].into(), length).unwrap().trunc()
-        })
+        (any::<u8>(), 24_u8..=32)
+            .prop_map(|(host, length)| Ipv4Net::new([10, 0, 0, host].into(), length).unwrap().trunc())
     }
 
     proptest! {

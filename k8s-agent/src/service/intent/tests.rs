@@ -9,11 +9,20 @@ use proto::v1::wish_port::Protocol;
 const NOW: &str = "2026-01-01T00:00:00Z";
 
 fn rules(running: Running) -> Rules {
-    Rules { running, dialect: Dialect { kind: Kind::Apache as i32, cluster_name: "kubernetes".to_owned() } }
+    Rules {
+        running,
+        dialect: Dialect {
+            kind: Kind::Apache as i32,
+            cluster_name: "kubernetes".to_owned(),
+        },
+    }
 }
 
 fn circumstances() -> Circumstances {
-    Circumstances { keepalived_holds: Holds::No, offer: Offer::Unknown }
+    Circumstances {
+        keepalived_holds: Holds::No,
+        offer: Offer::Unknown,
+    }
 }
 
 /// A Service of type LoadBalancer with one TCP port, changed by `change`.
@@ -47,11 +56,19 @@ fn annotated(name: &str, value: &str) -> Value {
 }
 
 fn cloud(service: &Service) -> Intent {
-    of(service, &rules(Running::One(BackendName::Cloud)), &circumstances())
+    of(
+        service,
+        &rules(Running::One(BackendName::Cloud)),
+        &circumstances(),
+    )
 }
 
 fn keepalived(service: &Service) -> Intent {
-    of(service, &rules(Running::One(BackendName::Keepalived)), &circumstances())
+    of(
+        service,
+        &rules(Running::One(BackendName::Keepalived)),
+        &circumstances(),
+    )
 }
 
 fn ensured(intent: Intent) -> Wanted {
@@ -136,11 +153,21 @@ fn a_plain_service_becomes_a_plain_wish() {
     let wish = wanted.wish;
     assert_eq!(wish.ports.len(), 1);
     let port = &wish.ports[0];
-    assert_eq!((port.name.as_str(), port.protocol(), port.port, port.node_port), ("http", Protocol::Tcp, 80, 30080));
+    assert_eq!(
+        (port.name.as_str(), port.protocol(), port.port, port.node_port),
+        ("http", Protocol::Tcp, 80, 30080)
+    );
     assert!(!port.proxy_protocol);
     assert_eq!(wish.algorithm(), Algorithm::RoundRobin);
     assert_eq!(wish.dialect.unwrap().kind(), Kind::Apache);
-    assert_eq!((wish.sources.len(), wish.requested_address.as_str(), wish.keep_address), (0, "", false));
+    assert_eq!(
+        (
+            wish.sources.len(),
+            wish.requested_address.as_str(),
+            wish.keep_address
+        ),
+        (0, "", false)
+    );
 }
 
 #[rstest]
@@ -159,7 +186,13 @@ fn a_plain_service_becomes_a_plain_wish() {
 #[case::address_of_ipv6(json!({"spec": {"loadBalancerIP": "2001:db8::1"}}), "spec.loadBalancerIP")]
 fn a_service_that_can_not_be_served_is_refused_with_the_field(#[case] change: Value, #[case] field: &str) {
     let problems = refused(cloud(&service(change)));
-    assert_eq!(problems.iter().map(|problem| problem.field.as_str()).collect::<Vec<_>>(), [field]);
+    assert_eq!(
+        problems
+            .iter()
+            .map(|problem| problem.field.as_str())
+            .collect::<Vec<_>>(),
+        [field]
+    );
 }
 
 #[rstest]
@@ -193,12 +226,18 @@ fn everything_that_is_wrong_is_said_at_once() {
 
 #[test]
 fn keepalived_needs_no_node_ports_and_decides_about_protocols_itself() {
-    let wanted = ensured(keepalived(&service(json!({"spec": {"ports": [{"port": 9, "protocol": "SCTP"}]}}))));
+    let wanted = ensured(keepalived(&service(
+        json!({"spec": {"ports": [{"port": 9, "protocol": "SCTP"}]}}),
+    )));
     assert_eq!(wanted.backend, BackendName::Keepalived);
     assert_eq!(wanted.wish.ports[0].protocol(), Protocol::Sctp);
 }
 
-fn sources(ranges: &[&str], kubernetes: Option<&str>, cloudstack: Option<&str>) -> (Result<Vec<String>, Vec<String>>, Vec<String>) {
+fn sources(
+    ranges: &[&str],
+    kubernetes: Option<&str>,
+    cloudstack: Option<&str>,
+) -> (Result<Vec<String>, Vec<String>>, Vec<String>) {
     let mut annotated = serde_json::Map::new();
     if let Some(value) = kubernetes {
         annotated.insert(annotations::SOURCE_RANGES.to_owned(), json!(value));
@@ -206,12 +245,17 @@ fn sources(ranges: &[&str], kubernetes: Option<&str>, cloudstack: Option<&str>) 
     if let Some(value) = cloudstack {
         annotated.insert(annotations::SOURCE_CIDRS.to_owned(), json!(value));
     }
-    let change = json!({"metadata": {"annotations": annotated}, "spec": {"loadBalancerSourceRanges": ranges}});
+    let change =
+        json!({"metadata": {"annotations": annotated}, "spec": {"loadBalancerSourceRanges": ranges}});
     match cloud(&service(change)) {
-        Intent::Ensure(wanted) => {
-            (Ok(wanted.wish.sources), wanted.notices.into_iter().map(|notice| notice.reason).collect())
-        }
-        Intent::Refuse(problems) => (Err(problems.into_iter().map(|problem| problem.field).collect()), Vec::new()),
+        Intent::Ensure(wanted) => (
+            Ok(wanted.wish.sources),
+            wanted.notices.into_iter().map(|notice| notice.reason).collect(),
+        ),
+        Intent::Refuse(problems) => (
+            Err(problems.into_iter().map(|problem| problem.field).collect()),
+            Vec::new(),
+        ),
         other => panic!("{other:?}"),
     }
 }
@@ -247,13 +291,22 @@ fn sources_are_merged(
 #[test]
 fn lists_that_share_nobody_are_refused() {
     let (merged, _) = sources(&["10.0.0.0/8"], None, Some("192.0.2.0/24"));
-    assert_eq!(merged.unwrap_err(), [annotations::field(annotations::SOURCE_CIDRS)]);
+    assert_eq!(
+        merged.unwrap_err(),
+        [annotations::field(annotations::SOURCE_CIDRS)]
+    );
 }
 
 #[test]
 fn an_empty_cloudstack_annotation_restricts_nothing_and_says_so() {
-    assert_eq!(sources(&[], None, Some("")), (Ok(Vec::new()), vec!["SourceCidrsEmpty".to_owned()]));
-    assert_eq!(sources(&["10.0.0.0/8"], None, Some(" ")).0, Ok(vec!["10.0.0.0/8".to_owned()]));
+    assert_eq!(
+        sources(&[], None, Some("")),
+        (Ok(Vec::new()), vec!["SourceCidrsEmpty".to_owned()])
+    );
+    assert_eq!(
+        sources(&["10.0.0.0/8"], None, Some(" ")).0,
+        Ok(vec!["10.0.0.0/8".to_owned()])
+    );
 }
 
 #[test]
@@ -282,7 +335,13 @@ fn the_requested_address(
     }
     let wanted = ensured(cloud(&service(change)));
     assert_eq!(wanted.wish.requested_address, expected);
-    assert_eq!(wanted.notices.iter().any(|notice| notice.reason == "AddressHidden"), hidden);
+    assert_eq!(
+        wanted
+            .notices
+            .iter()
+            .any(|notice| notice.reason == "AddressHidden"),
+        hidden
+    );
 }
 
 #[rstest]
@@ -303,7 +362,10 @@ fn the_algorithm(#[case] affinity: &str, #[case] annotation: Option<&str>, #[cas
 fn an_algorithm_that_breaks_client_affinity_is_refused() {
     let mut change = annotated(annotations::ALGORITHM, "leastconn");
     merge(&mut change, json!({"spec": {"sessionAffinity": "ClientIP"}}));
-    assert_eq!(refused(cloud(&service(change)))[0].field, annotations::field(annotations::ALGORITHM));
+    assert_eq!(
+        refused(cloud(&service(change)))[0].field,
+        annotations::field(annotations::ALGORITHM)
+    );
 }
 
 #[test]
@@ -313,7 +375,10 @@ fn an_affinity_time_that_is_not_the_default_is_mentioned() {
                         "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": seconds}}}})
     };
     assert_eq!(ensured(cloud(&service(with(10_800)))).notices, []);
-    assert_eq!(ensured(cloud(&service(with(60)))).notices[0].reason, "SessionAffinityTimeoutIgnored");
+    assert_eq!(
+        ensured(cloud(&service(with(60)))).notices[0].reason,
+        "SessionAffinityTimeoutIgnored"
+    );
 }
 
 #[test]
@@ -327,7 +392,15 @@ fn the_proxy_protocol_holds_for_tcp_ports_only() {
         ]}}),
     );
     let wanted = ensured(cloud(&service(change)));
-    assert_eq!(wanted.wish.ports.iter().map(|port| port.proxy_protocol).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(
+        wanted
+            .wish
+            .ports
+            .iter()
+            .map(|port| port.proxy_protocol)
+            .collect::<Vec<_>>(),
+        [true, false]
+    );
     assert_eq!(wanted.notices[0].reason, "ProxyProtocolIgnored");
     assert!(wanted.notices[0].text.contains("dns"));
 }
@@ -359,7 +432,9 @@ fn a_removal_tells_what_keeps_the_address_and_where_to_look() {
         "spec": {"loadBalancerIP": "192.0.2.7"},
         "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"hostname": "a.example"}]}},
     }));
-    let Intent::Remove(Removal { order, .. }) = cloud(&gone) else { panic!("not removed") };
+    let Intent::Remove(Removal { order, .. }) = cloud(&gone) else {
+        panic!("not removed")
+    };
     assert!(order.keep_address);
     assert_eq!(order.network, "tier-1");
     assert_eq!(order.published, ["192.0.2.7"]);
@@ -371,8 +446,14 @@ fn a_removal_tells_what_keeps_the_address_and_where_to_look() {
 #[test]
 fn with_two_backends_the_choice_is_recorded_and_a_new_service_waits_for_the_broker() {
     let both = rules(Running::Both);
-    assert!(matches!(of(&service(json!({})), &both, &circumstances()), Intent::Wait(_)));
-    let offered = Circumstances { offer: Offer::LoadBalancer, ..circumstances() };
+    assert!(matches!(
+        of(&service(json!({})), &both, &circumstances()),
+        Intent::Wait(_)
+    ));
+    let offered = Circumstances {
+        offer: Offer::LoadBalancer,
+        ..circumstances()
+    };
     let wanted = ensured(of(&service(json!({})), &both, &offered));
     assert_eq!(wanted.backend, BackendName::Cloud);
     assert!(wanted.record_backend);
@@ -381,6 +462,10 @@ fn with_two_backends_the_choice_is_recorded_and_a_new_service_waits_for_the_brok
 #[test]
 fn what_is_wrong_is_said_even_while_the_backend_is_not_chosen() {
     let both = rules(Running::Both);
-    let problems = refused(of(&service(annotated(annotations::PROXY_PROTOCOL, "on")), &both, &circumstances()));
+    let problems = refused(of(
+        &service(annotated(annotations::PROXY_PROTOCOL, "on")),
+        &both,
+        &circumstances(),
+    ));
     assert_eq!(problems.len(), 1);
 }

@@ -3,11 +3,21 @@ use serde_json::json;
 use super::*;
 
 fn print(service: u8, members: u8) -> Fingerprint {
-    Fingerprint { service: [service; 32], members: [members; 32] }
+    Fingerprint {
+        service: [service; 32],
+        members: [members; 32],
+    }
 }
 
 fn served(fingerprint: Fingerprint, next_look: Option<Instant>) -> Record {
-    Record { served: Some(Served { fingerprint, shown: Shown::default(), next_look }), ..Record::default() }
+    Record {
+        served: Some(Served {
+            fingerprint,
+            shown: Shown::default(),
+            next_look,
+        }),
+        ..Record::default()
+    }
 }
 
 fn start() -> Instant {
@@ -19,7 +29,10 @@ fn notice(text: &str) -> Notice {
 }
 
 fn service(uid: &str) -> Arc<Service> {
-    Arc::new(serde_json::from_value(json!({"metadata": {"uid": uid, "namespace": "default", "name": "web"}})).unwrap())
+    Arc::new(
+        serde_json::from_value(json!({"metadata": {"uid": uid, "namespace": "default", "name": "web"}}))
+            .unwrap(),
+    )
 }
 
 #[test]
@@ -31,30 +44,45 @@ fn a_backend_is_asked_once_and_then_only_for_a_reason() {
     assert_eq!(record.due(print(2, 1), now), Some(Why::Changed));
     assert_eq!(record.due(print(2, 2), now), Some(Why::Changed));
     assert_eq!(record.due(print(1, 2), now), Some(Why::Nodes));
-    assert_eq!(record.due(print(1, 1), now + Duration::from_secs(600)), Some(Why::Drift));
+    assert_eq!(
+        record.due(print(1, 1), now + Duration::from_secs(600)),
+        Some(Why::Drift)
+    );
 }
 
 #[test]
 fn without_a_period_nobody_looks_for_drift() {
     let now = start();
     assert_eq!(next_look(Duration::ZERO, "u1", now), None);
-    assert_eq!(served(print(1, 1), None).due(print(1, 1), now + Duration::from_secs(86_400)), None);
+    assert_eq!(
+        served(print(1, 1), None).due(print(1, 1), now + Duration::from_secs(86_400)),
+        None
+    );
 }
 
 #[test]
 fn looks_for_drift_are_spread_and_each_service_keeps_its_place() {
     let now = start();
     let period = Duration::from_secs(600);
-    let looks: BTreeSet<_> = (0..50).map(|uid| next_look(period, &uid.to_string(), now).unwrap()).collect();
+    let looks: BTreeSet<_> = (0..50)
+        .map(|uid| next_look(period, &uid.to_string(), now).unwrap())
+        .collect();
     assert!(looks.len() > 30, "only {} different times", looks.len());
-    assert!(looks.iter().all(|look| (480..=720).contains(&look.duration_since(now).as_secs())));
+    assert!(
+        looks
+            .iter()
+            .all(|look| (480..=720).contains(&look.duration_since(now).as_secs()))
+    );
     assert_eq!(next_look(period, "7", now), next_look(period, "7", now));
 }
 
 #[test]
 fn a_notice_is_told_once_while_it_holds_and_again_when_it_comes_back() {
     let mut record = Record::default();
-    assert_eq!(record.news([notice("a"), notice("b")]), [notice("a"), notice("b")]);
+    assert_eq!(
+        record.news([notice("a"), notice("b")]),
+        [notice("a"), notice("b")]
+    );
     assert_eq!(record.news([notice("a"), notice("b")]), []);
     assert_eq!(record.news([notice("a")]), []);
     assert_eq!(record.news([notice("a"), notice("b")]), [notice("b")]);
@@ -65,7 +93,10 @@ fn what_a_backend_tells_while_at_work_is_not_told_again_at_its_end() {
     let mut record = Record::default();
     assert_eq!(record.news_meanwhile([notice("a")]), [notice("a")]);
     assert_eq!(record.news_meanwhile([notice("b"), notice("a")]), [notice("b")]);
-    assert_eq!(record.news([notice("a"), notice("b"), notice("c")]), [notice("c")]);
+    assert_eq!(
+        record.news([notice("a"), notice("b"), notice("c")]),
+        [notice("c")]
+    );
 }
 
 #[test]
@@ -83,18 +114,27 @@ fn a_fault_is_new_once_and_again_after_a_recovery() {
 fn waiting_is_counted_from_the_first_time_until_it_is_over() {
     let (mut record, now) = (Record::default(), start());
     assert_eq!(record.waiting(now), Duration::ZERO);
-    assert_eq!(record.waiting(now + Duration::from_secs(61)), Duration::from_secs(61));
+    assert_eq!(
+        record.waiting(now + Duration::from_secs(61)),
+        Duration::from_secs(61)
+    );
     record.recovered();
     assert_eq!(record.waiting(now + Duration::from_secs(70)), Duration::ZERO);
 }
 
 #[test]
 fn s_15_s_164_the_balancer_of_a_vanished_or_replaced_service_is_left_behind() {
-    let record = Record { asked: Some(service("u1")), ..Record::default() };
+    let record = Record {
+        asked: Some(service("u1")),
+        ..Record::default()
+    };
     assert!(record.left_behind(None).is_some());
     assert!(record.left_behind(Some(&service("u2"))).is_some());
     assert!(record.left_behind(Some(&service("u1"))).is_none());
-    assert!(Record::default().left_behind(None).is_none(), "S-16: nothing was asked for");
+    assert!(
+        Record::default().left_behind(None).is_none(),
+        "S-16: nothing was asked for"
+    );
 }
 
 #[test]
@@ -104,4 +144,44 @@ fn s_23_a_record_is_blank_until_something_is_remembered() {
     record.is_new_fault("x");
     assert!(!record.is_blank());
     assert!(!served(print(1, 1), None).is_blank());
+}
+
+#[test]
+fn a_wish_rests_for_its_time_and_another_one_does_not() {
+    let (mut record, now) = (Record::default(), start());
+    assert_eq!(record.rests(print(1, 1), now), None);
+    record.rest(print(1, 1), now + Duration::from_secs(5));
+    assert_eq!(
+        record.rests(print(1, 1), now + Duration::from_secs(2)),
+        Some(Duration::from_secs(3))
+    );
+    assert_eq!(record.rests(print(1, 1), now + Duration::from_secs(5)), None);
+    assert_eq!(
+        record.rests(print(2, 1), now),
+        None,
+        "S-174: a change is looked at at once"
+    );
+    assert_eq!(
+        record.rests(print(1, 2), now),
+        None,
+        "S-174: so is a change of the nodes"
+    );
+}
+
+#[test]
+fn a_service_from_before_our_own_write_is_recognised() {
+    let versioned = |version: &str| {
+        let mut service = Service::clone(&service("u1"));
+        service.metadata.resource_version = Some(version.to_owned());
+        service
+    };
+    let mut record = Record::default();
+    assert!(!record.is_behind(&versioned("9")));
+    record.wrote(&versioned("10"));
+    assert!(record.is_behind(&versioned("9")));
+    assert!(!record.is_behind(&versioned("10")) && !record.is_behind(&versioned("11")));
+    assert!(
+        !record.is_behind(&versioned("no number")),
+        "then nothing is known of their order"
+    );
 }

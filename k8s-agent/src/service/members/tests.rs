@@ -20,7 +20,9 @@ fn node(change: &Value) -> Node {
 }
 
 fn named(name: &str) -> Node {
-    node(&json!({"metadata": {"name": name}, "spec": {"providerID": format!("external-cloudstack://{name}")}}))
+    node(
+        &json!({"metadata": {"name": name}, "spec": {"providerID": format!("external-cloudstack://{name}")}}),
+    )
 }
 
 /// The machine that the provider id names.
@@ -145,14 +147,21 @@ fn which_sets_of_nodes_differ(#[case] before: &[&str], #[case] after: &[&str], #
 fn members_come_in_the_order_of_their_names_with_their_machines() {
     let unresolved = node(&json!({"metadata": {"name": "b"}, "spec": {"providerID": null}}));
     let members = pick([&named("c"), &unresolved, &named("a"), &named("gone-d")], machine);
-    let found: Vec<_> = members.wish.into_iter().map(|member| (member.node_name, member.machine.unwrap())).collect();
+    let found: Vec<_> = members
+        .wish
+        .into_iter()
+        .map(|member| (member.node_name, member.machine.unwrap()))
+        .collect();
     assert_eq!(
         found,
         [
             ("a".to_owned(), wish_member::Machine::MachineId("a".to_owned())),
             ("b".to_owned(), wish_member::Machine::Unresolved(true)),
             ("c".to_owned(), wish_member::Machine::MachineId("c".to_owned())),
-            ("gone-d".to_owned(), wish_member::Machine::GoneMachineId("gone-d".to_owned())),
+            (
+                "gone-d".to_owned(),
+                wish_member::Machine::GoneMachineId("gone-d".to_owned())
+            ),
         ]
     );
     assert_eq!(members.notices, []);

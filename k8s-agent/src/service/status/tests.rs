@@ -24,7 +24,13 @@ fn at(second: u8) -> Time {
 }
 
 fn shown(ip: &str) -> Shown {
-    Shown { ingress: vec![Reached { ip: ip.to_owned(), proxy: false }], ..Shown::default() }
+    Shown {
+        ingress: vec![Reached {
+            ip: ip.to_owned(),
+            proxy: false,
+        }],
+        ..Shown::default()
+    }
 }
 
 fn show(service: &Service, shown: &Shown) -> Option<Value> {
@@ -41,14 +47,23 @@ fn h_77_s_24_a_finalizer_is_added_beside_others() {
             "$setElementOrder/finalizers": ["foo", FINALIZER],
         }})
     );
-    assert_eq!(claim(&service(json!({}))).unwrap(), json!({"metadata": {"uid": UID, "finalizers": [FINALIZER]}}));
-    assert_eq!(claim(&service(json!({"metadata": {"finalizers": [FINALIZER]}}))), None);
+    assert_eq!(
+        claim(&service(json!({}))).unwrap(),
+        json!({"metadata": {"uid": UID, "finalizers": [FINALIZER]}})
+    );
+    assert_eq!(
+        claim(&service(json!({"metadata": {"finalizers": [FINALIZER]}}))),
+        None
+    );
 }
 
 #[test]
 fn s_25_a_finalizer_is_taken_out_of_the_list_and_others_stay() {
     let gone = |finalizers: Value| {
-        released(&service(json!({"metadata": {"finalizers": finalizers}})), Ending::Deleted)
+        released(
+            &service(json!({"metadata": {"finalizers": finalizers}})),
+            Ending::Deleted,
+        )
     };
     assert_eq!(
         gone(json!(["foo", FINALIZER])).unwrap(),
@@ -72,7 +87,10 @@ fn s_25_a_finalizer_is_taken_out_of_the_list_and_others_stay() {
 #[case::other_mode(json!([{"ip": "192.0.2.1", "ipMode": "Proxy"}]), true)]
 #[case::nothing_before(json!([]), true)]
 fn s_26_a_status_is_written_only_if_it_differs(#[case] stored: Value, #[case] expected: bool) {
-    assert_eq!(show(&with_ingress(stored), &shown("192.0.2.1")).is_some(), expected);
+    assert_eq!(
+        show(&with_ingress(stored), &shown("192.0.2.1")).is_some(),
+        expected
+    );
 }
 
 #[test]
@@ -92,23 +110,48 @@ fn a_first_status_says_address_mode_and_condition() {
 
 #[test]
 fn the_proxy_protocol_shows_in_the_mode() {
-    let proxied = Shown { ingress: vec![Reached { ip: "192.0.2.1".to_owned(), proxy: true }], ..Shown::default() };
+    let proxied = Shown {
+        ingress: vec![Reached {
+            ip: "192.0.2.1".to_owned(),
+            proxy: true,
+        }],
+        ..Shown::default()
+    };
     let patch = show(&service(json!({})), &proxied).unwrap();
-    assert_eq!(patch["status"]["loadBalancer"]["ingress"], json!([{"ip": "192.0.2.1", "ipMode": "Proxy"}]));
+    assert_eq!(
+        patch["status"]["loadBalancer"]["ingress"],
+        json!([{"ip": "192.0.2.1", "ipMode": "Proxy"}])
+    );
 }
 
 #[test]
 fn a_host_name_takes_the_place_of_the_addresses() {
-    let named = Shown { hostname: Some("lb.example.com".to_owned()), ..shown("192.0.2.1") };
+    let named = Shown {
+        hostname: Some("lb.example.com".to_owned()),
+        ..shown("192.0.2.1")
+    };
     let patch = show(&with_ingress(json!([{"ip": "192.0.2.1"}])), &named).unwrap();
-    assert_eq!(patch["status"]["loadBalancer"]["ingress"], json!([{"hostname": "lb.example.com"}]));
-    assert_eq!(show(&with_ingress(json!([{"hostname": "lb.example.com"}])), &named), None);
+    assert_eq!(
+        patch["status"]["loadBalancer"]["ingress"],
+        json!([{"hostname": "lb.example.com"}])
+    );
+    assert_eq!(
+        show(&with_ingress(json!([{"hostname": "lb.example.com"}])), &named),
+        None
+    );
 }
 
 #[test]
 fn outputs_are_written_after_the_fact_and_corrected() {
-    let outputs = Outputs { address_id: "ip-1".to_owned(), network_id: "net-1".to_owned(), address_owned: true };
-    let ours = Shown { outputs: Some(outputs.clone()), ..shown("192.0.2.1") };
+    let outputs = Outputs {
+        address_id: "ip-1".to_owned(),
+        network_id: "net-1".to_owned(),
+        address_owned: true,
+    };
+    let ours = Shown {
+        outputs: Some(outputs.clone()),
+        ..shown("192.0.2.1")
+    };
     let stored = with_ingress(json!([{"ip": "192.0.2.1"}]));
     assert_eq!(
         show(&stored, &ours).unwrap(),
@@ -116,11 +159,22 @@ fn outputs_are_written_after_the_fact_and_corrected() {
     );
     let mut forged = stored;
     forged.metadata.annotations = Some(
-        [(ID, "ip-9"), (NETWORK_ID, "net-1"), (IP_ASSOCIATED, "true"), ("example/a", "b")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into(),
+        [
+            (ID, "ip-9"),
+            (NETWORK_ID, "net-1"),
+            (IP_ASSOCIATED, "true"),
+            ("example/a", "b"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into(),
     );
-    let given = Shown { outputs: Some(Outputs { address_owned: false, ..outputs }), ..shown("192.0.2.1") };
+    let given = Shown {
+        outputs: Some(Outputs {
+            address_owned: false,
+            ..outputs
+        }),
+        ..shown("192.0.2.1")
+    };
     assert_eq!(
         show(&forged, &given).unwrap(),
         json!({"metadata": {"uid": UID, "annotations": {ID: "ip-1", IP_ASSOCIATED: null}}})
@@ -129,7 +183,10 @@ fn outputs_are_written_after_the_fact_and_corrected() {
 
 #[test]
 fn who_serves_is_recorded_where_it_is_asked_for() {
-    let recorded = Shown { served_by: Some(BackendName::Keepalived), ..shown("192.0.2.1") };
+    let recorded = Shown {
+        served_by: Some(BackendName::Keepalived),
+        ..shown("192.0.2.1")
+    };
     let patch = show(&with_ingress(json!([{"ip": "192.0.2.1"}])), &recorded).unwrap();
     assert_eq!(patch["metadata"]["annotations"], json!({SERVED_BY: "keepalived"}));
 }
@@ -147,8 +204,12 @@ fn a_service_that_is_let_go_shows_nothing_of_ours(#[case] ending: Ending, #[case
     }));
     let patch = released(&stored, ending).unwrap();
     assert_eq!(patch["metadata"]["annotations"], json!({ID: null}));
-    assert_eq!(patch["metadata"]["$deleteFromPrimitiveList/finalizers"], json!([FINALIZER]));
-    let status = json!({"loadBalancer": {"ingress": null}, "conditions": [{"type": CONDITION, "$patch": "delete"}]});
+    assert_eq!(
+        patch["metadata"]["$deleteFromPrimitiveList/finalizers"],
+        json!([FINALIZER])
+    );
+    let status =
+        json!({"loadBalancer": {"ingress": null}, "conditions": [{"type": CONDITION, "$patch": "delete"}]});
     assert_eq!(patch.get("status"), clears.then_some(&status));
 }
 
@@ -158,13 +219,18 @@ fn s_26_nothing_of_ours_nothing_to_let_go() {
 }
 
 fn trouble(text: &str) -> Trouble {
-    Trouble { reason: "BrokerUnreachable".to_owned(), text: text.to_owned() }
+    Trouble {
+        reason: "BrokerUnreachable".to_owned(),
+        text: text.to_owned(),
+    }
 }
 
 fn with_condition(status: &str, text: &str) -> Service {
-    service(json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}, "conditions": [
+    service(
+        json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}, "conditions": [
         {"type": CONDITION, "status": status, "reason": "BrokerUnreachable", "message": text,
-         "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}))
+         "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
+    )
 }
 
 #[test]
@@ -175,16 +241,33 @@ fn the_same_trouble_is_written_once() {
         json!([{"type": CONDITION, "status": "False", "reason": "BrokerUnreachable", "message": "no answer",
                 "lastTransitionTime": "2026-01-01T00:00:02Z"}])
     );
-    assert_eq!(patch["status"].as_object().unwrap().len(), 1, "the address that serves is left alone");
-    assert_eq!(troubled(&with_condition("False", "no answer"), &trouble("no answer"), &at(2)), None);
+    assert_eq!(
+        patch["status"].as_object().unwrap().len(),
+        1,
+        "the address that serves is left alone"
+    );
+    assert_eq!(
+        troubled(
+            &with_condition("False", "no answer"),
+            &trouble("no answer"),
+            &at(2)
+        ),
+        None
+    );
 }
 
 #[test]
 fn another_trouble_keeps_the_time_since_it_does_not_work() {
     let patch = troubled(&with_condition("False", "no answer"), &trouble("refused"), &at(2)).unwrap();
-    assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], json!("2026-01-01T00:00:00Z"));
+    assert_eq!(
+        patch["status"]["conditions"][0]["lastTransitionTime"],
+        json!("2026-01-01T00:00:00Z")
+    );
     let patch = troubled(&with_condition("True", ""), &trouble("refused"), &at(2)).unwrap();
-    assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], json!("2026-01-01T00:00:02Z"));
+    assert_eq!(
+        patch["status"]["conditions"][0]["lastTransitionTime"],
+        json!("2026-01-01T00:00:02Z")
+    );
 }
 
 #[test]
@@ -196,16 +279,29 @@ fn trouble_that_is_over_is_written_once_more() {
 
 #[test]
 fn an_api_server_that_drops_modes_is_recognised_and_not_asked_again() {
-    let proxied = Shown { ingress: vec![Reached { ip: "192.0.2.1".to_owned(), proxy: true }], ..Shown::default() };
+    let proxied = Shown {
+        ingress: vec![Reached {
+            ip: "192.0.2.1".to_owned(),
+            proxy: true,
+        }],
+        ..Shown::default()
+    };
     let answer = with_ingress(json!([{"ip": "192.0.2.1"}]));
     assert!(drops_ip_modes(&answer, &proxied));
-    assert!(!drops_ip_modes(&with_ingress(json!([{"ip": "192.0.2.1", "ipMode": "Proxy"}])), &proxied));
+    assert!(!drops_ip_modes(
+        &with_ingress(json!([{"ip": "192.0.2.1", "ipMode": "Proxy"}])),
+        &proxied
+    ));
     assert_eq!(settled(&answer, &proxied, IpModes::Dropped, &at(1)), None);
     assert!(settled(&answer, &proxied, IpModes::Kept, &at(1)).is_some());
 }
 
 fn entry(value: Value) -> Vec<LoadBalancerIngress> {
-    if value.is_null() { Vec::new() } else { vec![serde_json::from_value(value).unwrap()] }
+    if value.is_null() {
+        Vec::new()
+    } else {
+        vec![serde_json::from_value(value).unwrap()]
+    }
 }
 
 #[rstest]
@@ -225,7 +321,10 @@ fn entry(value: Value) -> Vec<LoadBalancerIngress> {
 #[case::h_88_ports_on_one_side(
     json!({"ip": "1.1.1.1", "ports": [{"port": 80, "protocol": "TCP"}]}), json!({"ip": "1.1.1.1"}), false)]
 fn when_two_statuses_are_equal(#[case] one: Value, #[case] other: Value, #[case] expected: bool) {
-    assert_eq!(same_ingress(&entry(one.clone()), &entry(other.clone()), IpModes::Kept), expected);
+    assert_eq!(
+        same_ingress(&entry(one.clone()), &entry(other.clone()), IpModes::Kept),
+        expected
+    );
     assert_eq!(same_ingress(&entry(other), &entry(one), IpModes::Kept), expected);
 }
 

@@ -38,8 +38,43 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     pub(super) async fn ensure(&mut self, service: Arc<Service>, wanted: Wanted) -> Looked {
         let members = self.syncer.members();
         let fingerprint = fingerprint::of(&service, &members.wish);
-        let Some(why) = self.record.due(fingerprint, clock::now()) else { return self.repair(service).await };
-        let errand = Errand { wanted, members, fingerprint, why };
+        if let Some(left) = self.record.rests(fingerprint, clock::now())
+            && !self.urgent
+        {
+            return Outcome::After(left).into();
+        }
+        let looked = self.ensure_now(service, wanted, (members, fingerprint)).await;
+        if let Some(wait) = self.rest_after(looked) {
+            self.record.rest(fingerprint, clock::now() + wait);
+        }
+        looked
+    }
+
+    /// How long nobody should ask again for the same.
+    fn rest_after(&self, looked: Looked) -> Option<Duration> {
+        match looked.outcome {
+            Outcome::Done => None,
+            Outcome::Failed => Some(self.syncer.pace.backoff.after(self.failures.saturating_add(1))),
+            Outcome::After(wait) => Some(wait),
+            Outcome::Parked => looked.again_after,
+        }
+    }
+
+    async fn ensure_now(
+        &mut self,
+        service: Arc<Service>,
+        wanted: Wanted,
+        (members, fingerprint): (Members, Fingerprint),
+    ) -> Looked {
+        let Some(why) = self.record.due(fingerprint, clock::now()) else {
+            return self.repair(service).await;
+        };
+        let errand = Errand {
+            wanted,
+            members,
+            fingerprint,
+            why,
+        };
         self.announce(&service, why);
         self.record.asked = Some(Arc::clone(&service));
         let service = match self.write(Arc::clone(&service), status::claim(&service)).await {
@@ -52,15 +87,22 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
 
     /// Nothing is to be done but to keep what the Service shows as it should be. No event, and no write if it is.
     async fn repair(&mut self, service: Arc<Service>) -> Looked {
-        let Some(served) = &self.record.served else { return Outcome::Done.into() };
-        let wait = served.next_look.map(|next| next.saturating_duration_since(clock::now()));
+        let Some(served) = &self.record.served else {
+            return Outcome::Done.into();
+        };
+        let wait = served
+            .next_look
+            .map(|next| next.saturating_duration_since(clock::now()));
         let patch = status::settled(&service, &served.shown, self.syncer.memory.ip_modes(), &now());
         if patch.is_some() {
             tracing::info!("what the Service shows was changed by somebody, and is written again");
         }
         self.record.recovered();
         match self.write(Arc::clone(&service), patch).await {
-            Ok(_) => Looked { outcome: Outcome::Done, again_after: wait },
+            Ok(_) => Looked {
+                outcome: Outcome::Done,
+                again_after: wait,
+            },
             Err(setback) => self.set_back(&service, setback),
         }
     }
@@ -87,10 +129,16 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             self.count("ensure", answer.as_ref().map(|answer| &answer.outcome), began);
             let (settled, notes) = match answer {
                 Err(fault) => return self.failed(&service, errand, &fault).await,
-                Ok(Answer { outcome: backend::Outcome::Pending(pending), notes }) => {
+                Ok(Answer {
+                    outcome: backend::Outcome::Pending(pending),
+                    notes,
+                }) => {
                     return self.pending(&service, errand, &pending, notes).await;
                 }
-                Ok(Answer { outcome: backend::Outcome::Settled(settled), notes }) => (settled, notes),
+                Ok(Answer {
+                    outcome: backend::Outcome::Settled(settled),
+                    notes,
+                }) => (settled, notes),
             };
             let shown = Shown {
                 ingress: settled.ingress.clone(),
@@ -122,7 +170,10 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         let order = EnsureOrder {
             service: Arc::clone(service),
             reference,
-            wish: Wish { members: errand.members.wish.clone(), ..errand.wanted.wish.clone() },
+            wish: Wish {
+                members: errand.members.wish.clone(),
+                ..errand.wanted.wish.clone()
+            },
             published: intent::published(service),
         };
         let asked = self.syncer.backends.ensure(errand.wanted.backend, order);
@@ -132,11 +183,13 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         }
     }
 
-    async fn show(&self, service: &Arc<Service>, shown: &Shown) -> Result<Arc<Service>, Setback> {
+    async fn show(&mut self, service: &Arc<Service>, shown: &Shown) -> Result<Arc<Service>, Setback> {
         let patch = status::settled(service, shown, self.syncer.memory.ip_modes(), &now());
         let written = self.write(Arc::clone(service), patch).await?;
         if status::drops_ip_modes(&written, shown) {
-            tracing::info!("this kube-apiserver does not keep ipMode in the status of Services (it is older than 1.30)");
+            tracing::info!(
+                "this kube-apiserver does not keep ipMode in the status of Services (it is older than 1.30)"
+            );
             self.syncer.memory.saw_ip_modes_dropped();
         }
         Ok(written)
@@ -148,23 +201,40 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         let recovered = self.record.recovered();
         let news = self.record.news(errand.notices().chain(notes));
         self.tell_all(service, news);
-        let addresses: Vec<_> = settled.ingress.iter().map(|reached| reached.ip.as_str()).collect();
+        let addresses: Vec<_> = settled
+            .ingress
+            .iter()
+            .map(|reached| reached.ip.as_str())
+            .collect();
         if settled.changes > 0 || self.record.work_announced || recovered {
             tracing::info!(addresses = %enumerate(&addresses), changes = settled.changes, "the load balancer is as wanted");
         }
-        if std::mem::take(&mut self.record.work_announced) || (settled.changes > 0 && errand.why != Why::Nodes) {
+        if std::mem::take(&mut self.record.work_announced)
+            || (settled.changes > 0 && errand.why != Why::Nodes)
+        {
             self.tell(service, &Reason::ENSURED_LOAD_BALANCER, "ensured load balancer");
         } else if settled.changes > 0 {
-            self.tell(service, &Reason::UPDATED_LOAD_BALANCER, "updated load balancer with new hosts");
+            self.tell(
+                service,
+                &Reason::UPDATED_LOAD_BALANCER,
+                "updated load balancer with new hosts",
+            );
         }
         if errand.why == Why::Nodes {
             self.syncer.metrics.node_set_syncs.inc();
             let took = now.saturating_duration_since(began);
-            self.syncer.metrics.host_update_seconds.observe(took.as_secs_f64());
+            self.syncer
+                .metrics
+                .host_update_seconds
+                .observe(took.as_secs_f64());
         }
         let uid = service.metadata.uid.as_deref().unwrap_or_default();
         let next_look = next_look(self.syncer.drift_period(), uid, now);
-        self.record.served = Some(Served { fingerprint: errand.fingerprint, shown, next_look });
+        self.record.served = Some(Served {
+            fingerprint: errand.fingerprint,
+            shown,
+            next_look,
+        });
         Looked {
             outcome: Outcome::Done,
             again_after: next_look.map(|next| next.saturating_duration_since(now)),
@@ -172,12 +242,21 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     }
 
     /// Waiting is no failure. Only where it lasts, and clients have no address yet, the status says what is waited for.
-    async fn pending(&mut self, service: &Service, errand: &Errand, pending: &Pending, notes: Vec<Notice>) -> Looked {
+    async fn pending(
+        &mut self,
+        service: &Service,
+        errand: &Errand,
+        pending: &Pending,
+        notes: Vec<Notice>,
+    ) -> Looked {
         tracing::debug!(step = %pending.step, reason = %pending.reason, "the backend is at work");
         let news = self.record.news_meanwhile(errand.notices().chain(notes));
         self.tell_all(service, news);
         if self.waited_too_long() {
-            let trouble = Trouble { reason: camel(&pending.reason), text: pending.text.clone() };
+            let trouble = Trouble {
+                reason: camel(&pending.reason),
+                text: pending.text.clone(),
+            };
             self.show_trouble_if_new(service, &trouble).await;
         }
         Outcome::After(pending.retry_after).into()
@@ -206,7 +285,10 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         if errand.why == Why::Nodes {
             self.syncer.metrics.node_set_errors.inc();
         }
-        let trouble = Trouble { reason: reason_of(fault), text };
+        let trouble = Trouble {
+            reason: reason_of(fault),
+            text,
+        };
         if unreachable {
             self.show_trouble_if_new(service, &trouble).await;
         } else {
@@ -216,7 +298,12 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     }
 
     /// Counts a call by how it ended.
-    pub(super) fn count<T>(&self, operation: &'static str, ended: Result<&backend::Outcome<T>, &Fault>, began: Instant) {
+    pub(super) fn count<T>(
+        &self,
+        operation: &'static str,
+        ended: Result<&backend::Outcome<T>, &Fault>,
+        began: Instant,
+    ) {
         let outcome = match ended {
             Ok(backend::Outcome::Settled(_)) => "settled",
             Ok(backend::Outcome::Pending(_)) => "pending",
@@ -239,8 +326,17 @@ impl Errand {
     fn notices(&self) -> impl Iterator<Item = Notice> {
         let empty = self.members.wish.is_empty().then(|| {
             let word = Reason::UNAVAILABLE_LOAD_BALANCER.word;
-            Notice::warning(word, "", "there are no available nodes for this load balancer; members that it has are kept")
+            Notice::warning(
+                word,
+                "",
+                "there are no available nodes for this load balancer; members that it has are kept",
+            )
         });
-        self.wanted.notices.clone().into_iter().chain(self.members.notices.clone()).chain(empty)
+        self.wanted
+            .notices
+            .clone()
+            .into_iter()
+            .chain(self.members.notices.clone())
+            .chain(empty)
     }
 }

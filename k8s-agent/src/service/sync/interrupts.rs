@@ -39,7 +39,11 @@ impl Interrupts {
     pub(super) fn enter<'a>(&'a self, key: &'a Key) -> Running<'a> {
         let interrupted = CancellationToken::new();
         self.running.lock().insert(key.clone(), interrupted.clone());
-        Running { interrupts: self, key, interrupted }
+        Running {
+            interrupts: self,
+            key,
+            interrupted,
+        }
     }
 }
 
@@ -75,7 +79,10 @@ mod tests {
 
     fn interrupted_by(change: &Change<Service>) -> bool {
         let interrupts = Interrupts::default();
-        let key = Key { namespace: "default".to_owned(), name: "web".to_owned() };
+        let key = Key {
+            namespace: "default".to_owned(),
+            name: "web".to_owned(),
+        };
         let running = interrupts.enter(&key);
         interrupts.heard(change);
         running.interrupted.is_cancelled()
@@ -84,16 +91,31 @@ mod tests {
     #[test]
     fn a_running_order_ends_with_its_wish() {
         let old = Some(service(80, false));
-        assert!(interrupted_by(&Change { old: old.clone(), new: None }));
-        assert!(interrupted_by(&Change { old: old.clone(), new: Some(service(80, true)) }));
-        assert!(interrupted_by(&Change { old: old.clone(), new: Some(service(81, false)) }));
-        assert!(!interrupted_by(&Change { old: old.clone(), new: old }));
+        assert!(interrupted_by(&Change {
+            old: old.clone(),
+            new: None
+        }));
+        assert!(interrupted_by(&Change {
+            old: old.clone(),
+            new: Some(service(80, true))
+        }));
+        assert!(interrupted_by(&Change {
+            old: old.clone(),
+            new: Some(service(81, false))
+        }));
+        assert!(!interrupted_by(&Change {
+            old: old.clone(),
+            new: old
+        }));
     }
 
     #[test]
     fn an_order_that_is_over_is_not_remembered() {
         let interrupts = Interrupts::default();
-        let key = Key { namespace: "default".to_owned(), name: "web".to_owned() };
+        let key = Key {
+            namespace: "default".to_owned(),
+            name: "web".to_owned(),
+        };
         drop(interrupts.enter(&key));
         assert!(interrupts.running.lock().is_empty());
     }

@@ -55,7 +55,9 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         for name in BackendName::ALL {
             let began = clock::now();
             let asked = self.syncer.backends.remove(name, service, order.clone());
-            let Ok(answer) = self.syncer.leadership.hold(asked).await else { return Err(Outcome::Done.into()) };
+            let Ok(answer) = self.syncer.leadership.hold(asked).await else {
+                return Err(Outcome::Done.into());
+            };
             let Some(answer) = answer else { continue };
             self.count("delete", answer.as_ref().map(|answer| &answer.outcome), began);
             match answer {
@@ -84,12 +86,19 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     /// The Service keeps its finalizer. A broker that does not answer is mentioned only after a while: it may be starting.
     fn removal_failed(&mut self, service: &Service, ending: Ending, fault: &Fault) -> Looked {
         let waited_too_long = self.waited_too_long();
-        if (fault.kind != FaultKind::Unreachable || waited_too_long) && self.record.is_new_fault(&fault.text) {
+        if (fault.kind != FaultKind::Unreachable || waited_too_long) && self.record.is_new_fault(&fault.text)
+        {
             let reason = match ending {
                 Ending::Vanished => Reason::DELETE_LOAD_BALANCER_FAILED,
-                Ending::Deleted | Ending::TypeChanged | Ending::ClassChanged => Reason::SYNC_LOAD_BALANCER_FAILED,
+                Ending::Deleted | Ending::TypeChanged | Ending::ClassChanged => {
+                    Reason::SYNC_LOAD_BALANCER_FAILED
+                }
             };
-            self.tell(service, &reason, format!("the load balancer can't be removed yet: {}", fault.text));
+            self.tell(
+                service,
+                &reason,
+                format!("the load balancer can't be removed yet: {}", fault.text),
+            );
         }
         tracing::warn!(fault = %fault.text, reason = %reason_of(fault), "the load balancer could not be removed");
         self.after(fault)

@@ -31,15 +31,29 @@ pub(super) enum Setback {
 
 impl<C: Backend, K: Backend> Look<'_, C, K> {
     /// Writes a patch, if there is one. Answers the Service as it is then.
-    pub(super) async fn write(&self, service: Arc<Service>, patch: Option<Value>) -> Result<Arc<Service>, Setback> {
+    pub(super) async fn write(
+        &mut self,
+        service: Arc<Service>,
+        patch: Option<Value>,
+    ) -> Result<Arc<Service>, Setback> {
         let Some(patch) = patch else { return Ok(service) };
         let api: Api<Service> = Api::namespaced(self.syncer.client.clone(), &self.key.namespace);
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
         tracing::trace!(%patch, "writes");
         let patch = Patch::Strategic(patch);
-        let written = self.syncer.leadership.hold(api.patch_status(&self.key.name, &params, &patch)).await;
+        let written = self
+            .syncer
+            .leadership
+            .hold(api.patch_status(&self.key.name, &params, &patch))
+            .await;
         match written {
-            Ok(Ok(written)) => Ok(Arc::new(written)),
+            Ok(Ok(written)) => {
+                self.record.wrote(&written);
+                Ok(Arc::new(written))
+            }
             Ok(Err(error)) if apiserver::is_not_found(&error) => Err(Setback::Gone),
             Ok(Err(error)) => Err(Setback::Refused(error.explain("patch", "services/status"))),
             Err(_) => Err(Setback::NotLeading),
@@ -61,7 +75,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     }
 
     /// Says in the status what is wrong, as well as that can be done.
-    pub(super) async fn show_trouble(&self, service: &Service, trouble: &Trouble) {
+    pub(super) async fn show_trouble(&mut self, service: &Service, trouble: &Trouble) {
         let patch = status::troubled(service, trouble, &now());
         if let Err(Setback::Refused(fault)) = self.write(Arc::new(service.clone()), patch).await {
             tracing::warn!(%fault, "the condition could not be written");
@@ -69,7 +83,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     }
 
     /// The same, where clients have no address yet. A status that shows one stays: it still serves.
-    pub(super) async fn show_trouble_if_new(&self, service: &Service, trouble: &Trouble) {
+    pub(super) async fn show_trouble_if_new(&mut self, service: &Service, trouble: &Trouble) {
         if !is_published(service) {
             self.show_trouble(service, trouble).await;
         }
