@@ -12,9 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use runtime::clock;
-use runtime::host::Host;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
@@ -27,126 +25,13 @@ use super::poller::Jobs;
 use super::sign::signed_body;
 use super::turnstile::Turnstile;
 use super::types::Timestamp;
-use super::{ApiError, ApiKeys, BreakerState, Command, Locks, Pace};
+use super::{AccountError, ApiError, ApiKeys, BreakerState, Command, Environment, Locks, Pace, Settings};
 use crate::metrics::{CallLabels, CloudStackMetrics};
 
 /// How long a signed call is valid. Servers that enforce it allow a quarter of an hour, by their own clock.
 const VALIDITY: Duration = Duration::from_mins(10);
 /// A difference between the clocks that is corrected, in seconds. Smaller ones are within what servers allow.
 const SKEW: i64 = 60;
-/// What is allowed at once and per second until somebody says otherwise.
-const DEFAULT_RATE: Rate = Rate {
-    per_second: 50.0,
-    burst: 100.0,
-};
-
-/// Where the API is and how to speak to it.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The endpoint, such as `https://cloud.example.org/client/api`.
-    pub url: url::Url,
-    /// Who calls.
-    pub keys: ApiKeys,
-    /// Certificates in PEM that are trusted besides the system's.
-    pub ca_pem: Option<Vec<u8>>,
-    /// Whether the server's certificate is looked at.
-    pub verify_tls: bool,
-    /// How long one call may take. Servers hold some calls for 15 s while they wait for a lock.
-    pub request_timeout: Duration,
-    /// How many calls may go, if the operator says so.
-    pub rate: RateSettings,
-    /// How long waits are.
-    pub pace: Pace,
-}
-
-impl Settings {
-    /// Settings with everything but the endpoint and the keys as it usually is.
-    pub fn new(url: url::Url, keys: ApiKeys) -> Self {
-        Self {
-            url,
-            keys,
-            ca_pem: None,
-            verify_tls: true,
-            request_timeout: Duration::from_mins(1),
-            rate: RateSettings::default(),
-            pace: Pace::REAL,
-        }
-    }
-}
-
-/// The operator's word about the rate; a lower word of the server counts nevertheless.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct RateSettings {
-    /// Calls per second, on average.
-    pub per_second: Option<f64>,
-    /// Calls at once after a silence.
-    pub burst: Option<u32>,
-}
-
-impl RateSettings {
-    fn rate(self) -> Rate {
-        let per_second = self.per_second.filter(|rate| rate.is_finite() && *rate > 0.0);
-        let per_second = per_second.unwrap_or(DEFAULT_RATE.per_second);
-        let burst = self.burst.filter(|burst| *burst > 0).map(f64::from);
-        let burst = burst.unwrap_or_else(|| DEFAULT_RATE.burst.min(per_second * 2.0).max(1.0));
-        Rate { per_second, burst }
-    }
-}
-
-/// What an account needs of the process it lives in.
-#[derive(Debug, Clone)]
-pub struct Environment {
-    /// Where tasks are started that shutdown waits for: a command that was sent is followed to its job even if the
-    /// caller leaves.
-    pub tasks: TaskTracker,
-    /// Tells that the process is about to stop: no write is sent any more, no job waited for.
-    pub shutdown: CancellationToken,
-    /// What is counted.
-    pub metrics: CloudStackMetrics,
-}
-
-impl Environment {
-    /// The environment that a host offers.
-    pub fn of(host: &Host, metrics: CloudStackMetrics) -> Self {
-        let (tasks, shutdown) = (TaskTracker::new(), host.shutdown());
-        let (running, ends) = (tasks.clone(), shutdown.clone());
-        host.spawn("calls to CloudStack", async move {
-            ends.cancelled().await;
-            running.close();
-            running.wait().await;
-        });
-        Self {
-            tasks,
-            shutdown,
-            metrics,
-        }
-    }
-}
-
-/// Why an account can't be made.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AccountError {
-    /// The URL is none of an API.
-    #[error("the API's URL {url} can't be used: {reason}; expected is http(s)://HOST[:PORT]/client/api")]
-    Url {
-        /// The URL, without any credentials in it.
-        url: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// The file of trusted certificates can't be used.
-    #[error("the CA certificates can't be used: {reason}; PEM is expected")]
-    CaFile {
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The client can't be built, as when the system has no certificates.
-    #[error("no client for the API can be built: {reason}")]
-    Client {
-        /// What is wrong.
-        reason: String,
-    },
-}
 
 /// One set of keys at one endpoint.
 pub struct Account {
@@ -160,6 +45,8 @@ pub struct Account {
     clock_offset: AtomicI64,
     /// Commands that were seen allowed or refused.
     rights: Mutex<BTreeMap<Command, bool>>,
+    /// Why the last call that got no answer got none.
+    last_failure: Mutex<String>,
     pace: Pace,
     environment: Environment,
 }
@@ -195,6 +82,7 @@ impl Account {
             locks: Locks::default(),
             clock_offset: AtomicI64::new(0),
             rights: Mutex::default(),
+            last_failure: Mutex::default(),
             pace: settings.pace,
             environment,
         }))
@@ -294,14 +182,21 @@ impl Account {
                 probe: true,
                 used: false,
             }),
-            Admission::Wait(wait) => Err(held_back(command, wait)),
+            Admission::Wait(wait) => Err(self.held_back(command, wait)),
         }
+    }
+
+    /// A call that is not sent says why the ones before it failed.
+    fn held_back(&self, command: Command, wait: Duration) -> ApiError {
+        let why = self.last_failure.lock().clone();
+        let reason = format!("it did not answer several times ({why}); the next attempt is due in {wait:.1?}");
+        ApiError::Unreachable { command, reason, maybe_executed: false }
     }
 
     /// Nobody should wait for a turn that is of no use.
     fn refuse_while_open(&self, command: Command) -> Result<(), ApiError> {
         match self.breaker.lock().wait(clock::now()) {
-            Some(wait) => Err(held_back(command, wait)),
+            Some(wait) => Err(self.held_back(command, wait)),
             None => Ok(()),
         }
     }
@@ -412,7 +307,10 @@ impl Account {
             let mut breaker = self.breaker.lock();
             let before = breaker.state();
             match error {
-                Some(ApiError::Unreachable { .. }) => breaker.failed(clock::now(), pass.probe),
+                Some(ApiError::Unreachable { reason, .. }) => {
+                    self.last_failure.lock().clone_from(reason);
+                    breaker.failed(clock::now(), pass.probe);
+                }
                 Some(_) | None => breaker.answered(),
             }
             (before, breaker.state())
@@ -443,26 +341,7 @@ impl std::fmt::Debug for Account {
 
 impl Connection {
     fn build(settings: &Settings) -> Result<Self, AccountError> {
-        let url = &settings.url;
-        let refuse = |reason| {
-            let mut url = url.clone();
-            // Neither can fail for a URL with a host, and without one there is nothing to hide.
-            let _ = (url.set_password(None), url.set_username(""));
-            url.set_query(None);
-            Err(AccountError::Url {
-                url: url.to_string(),
-                reason,
-            })
-        };
-        if !matches!(url.scheme(), "http" | "https") {
-            return refuse("it is neither http nor https");
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return refuse("it has a user or a password in it");
-        }
-        if url.query().is_some() || url.fragment().is_some() {
-            return refuse("it has a query or a fragment");
-        }
+        settings.check()?;
         Ok(Self {
             transport: Transport::build(settings)?,
             keys: settings.keys.clone(),
@@ -475,14 +354,5 @@ impl Drop for Pass {
         if !self.used {
             self.account.breaker.lock().abandoned(self.probe);
         }
-    }
-}
-
-fn held_back(command: Command, wait: Duration) -> ApiError {
-    let reason = format!("it did not answer several times; the next attempt is due in {wait:.1?}");
-    ApiError::Unreachable {
-        command,
-        reason,
-        maybe_executed: false,
     }
 }

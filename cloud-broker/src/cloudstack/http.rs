@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, DATE, HeaderName, RETRY_AFTER};
 
-use super::AccountError;
-use super::account::Settings;
 use super::types::Timestamp;
+use super::{AccountError, Settings};
 
 /// Longest answer that is read.
 const MAX_ANSWER: usize = 64 << 20;

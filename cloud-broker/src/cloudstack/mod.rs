@@ -28,11 +28,12 @@ mod pace;
 mod paging;
 mod poller;
 mod retry;
+mod settings;
 mod sign;
 mod turnstile;
 pub mod types;
 
-pub use account::{Account, AccountError, Environment, RateSettings, Settings};
+pub use account::Account;
 pub use api::{
     AddressQuery, Api, Associate, AssociateTarget, CreateAclItem, CreateFirewallRule, CreateRule, Created,
     FirewallProtocol, MachineQuery, NetworkQuery, Outcome, RuleChange, RuleQuery, Started,
@@ -44,4 +45,5 @@ pub use locks::{AssociateTurn, Locks, ReleaseTurn};
 pub use pace::Pace;
 pub use paging::{Complete, Listing};
 pub use poller::JobFate;
+pub use settings::{AccountError, Environment, RateSettings, Settings};
 pub use sign::ApiKeys;

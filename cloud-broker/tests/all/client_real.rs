@@ -3,14 +3,16 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use cloud_broker::cloudstack::types::{AddressState, JobId, Machine, Network, PortRange, ServiceName};
+use cloud_broker::cloudstack::types::{
+    AddressId, AddressState, JobId, Machine, Network, PortRange, RuleId, ServiceName,
+};
 use cloud_broker::cloudstack::types::{Algorithm, CidrList, MachineId, RuleProtocol};
 use cloud_broker::cloudstack::{
     Account, AddressQuery, Api, ApiError, ApiKeys, Associate, AssociateTarget, CreateFirewallRule,
     CreateRule, FirewallProtocol, JobFate, MachineQuery, NetworkQuery, RuleChange, RuleQuery, Settings,
 };
 
-use crate::client_support::{Surroundings, log};
+use crate::client_support::{Surroundings, done, log};
 
 #[expect(
     clippy::disallowed_methods,
@@ -136,100 +138,14 @@ async fn a_rule_lives_and_goes_with_its_address() {
     assert_eq!(proof.address().unwrap().allocated, listed.allocated);
     taken_is_no_capacity(&api, &network, chosen.ip).await;
 
-    let rule = CreateRule {
-        name: "client-test-tcp-80".to_owned(),
-        description: "made by a test".to_owned(),
-        address: chosen.id.clone(),
-        network: network.id.clone(),
-        public_port: 80,
-        private_port: 30080,
-        algorithm: Algorithm::RoundRobin,
-        protocol: RuleProtocol::Tcp,
-        sources: None,
-    };
-    let made = api.create_rule(&rule).await.unwrap().finished().await.unwrap();
-    assert_eq!(
-        (made.network_id.as_ref(), made.public_port),
-        (Some(&network.id), 80)
-    );
-    assert!(matches!(api.create_rule(&rule).await, Err(ApiError::Conflict(_))));
-    let ids: Vec<MachineId> = machines
-        .iter()
-        .take(2)
-        .map(|machine| machine.id.clone())
-        .collect();
-    api.assign(&made.id, &ids)
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
-    let again = api
-        .assign(&made.id, &ids)
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(again, ApiError::JobFailed { .. }) && again.maybe_executed(),
-        "{again}"
-    );
-    assert_eq!(api.rule_members(&made.id).await.unwrap().unwrap().len(), 2);
-    let firewall = CreateFirewallRule {
-        address: chosen.id.clone(),
-        protocol: FirewallProtocol::Tcp,
-        ports: PortRange::single(80),
-        sources: CidrList::parse("0.0.0.0/0"),
-    };
-    let opened = api
-        .create_firewall_rule(&firewall)
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
-    assert!(matches!(
-        api.create_firewall_rule(&firewall).await,
-        Err(ApiError::Conflict(_))
-    ));
-    let change = RuleChange {
-        protocol: Some(RuleProtocol::TcpProxy),
-        algorithm: Some(Algorithm::LeastConnections),
-        ..RuleChange::default()
-    };
-    api.update_rule(&made.id, &change)
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
-    let rules = api.rules(&RuleQuery::OnAddress(chosen.id.clone())).await.unwrap();
-    assert_eq!(rules.items()[0].protocol, Some(RuleProtocol::TcpProxy));
-    api.remove(&made.id, &ids[..1])
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
-    api.delete_firewall_rule(&opened.id)
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
-    assert!(matches!(
-        api.delete_firewall_rule(&opened.id).await,
-        Err(ApiError::Gone(_))
-    ));
-
+    let made = balance(&api, &network, &chosen.id, &machines).await;
     let turn = api.turn_to_release(&chosen.id).await;
-    api.release(&turn).await.unwrap().finished().await.unwrap();
+    done(api.release(&turn)).await.unwrap();
     assert!(
         matches!(api.release(&turn).await, Err(ApiError::Rejected(_))),
         "a free one can't be released"
     );
-    assert_eq!(api.find_rule(&made.id).await.unwrap(), None);
+    assert_eq!(api.find_rule(&made).await.unwrap(), None);
     assert_eq!(
         api.find_address(&chosen.id).await.unwrap().unwrap().state,
         AddressState::Free
@@ -263,4 +179,63 @@ async fn taken_is_no_capacity(api: &Api, network: &Network, ip: IpAddr) {
     };
     let error = api.associate(&turn, &request).await.unwrap_err();
     assert!(matches!(error, ApiError::NoCapacity(_)), "{error}");
+}
+
+/// Makes a rule with members and a firewall rule, changes both, and leaves the rule.
+async fn balance(api: &Api, network: &Network, address: &AddressId, machines: &[Machine]) -> RuleId {
+    let rule = CreateRule {
+        name: "client-test-tcp-80".to_owned(),
+        description: "made by a test".to_owned(),
+        address: address.clone(),
+        network: network.id.clone(),
+        public_port: 80,
+        private_port: 30080,
+        algorithm: Algorithm::RoundRobin,
+        protocol: RuleProtocol::Tcp,
+        sources: None,
+    };
+    let made = done(api.create_rule(&rule)).await.unwrap();
+    assert_eq!(
+        (made.network_id.as_ref(), made.public_port),
+        (Some(&network.id), 80)
+    );
+    assert!(matches!(api.create_rule(&rule).await, Err(ApiError::Conflict(_))));
+    let ids: Vec<MachineId> = machines
+        .iter()
+        .take(2)
+        .map(|machine| machine.id.clone())
+        .collect();
+    done(api.assign(&made.id, &ids)).await.unwrap();
+    let again = done(api.assign(&made.id, &ids)).await.unwrap_err();
+    assert!(
+        matches!(again, ApiError::JobFailed { .. }) && again.maybe_executed(),
+        "{again}"
+    );
+    assert_eq!(api.rule_members(&made.id).await.unwrap().unwrap().len(), 2);
+    let firewall = CreateFirewallRule {
+        address: address.clone(),
+        protocol: FirewallProtocol::Tcp,
+        ports: PortRange::single(80),
+        sources: CidrList::parse("0.0.0.0/0"),
+    };
+    let opened = done(api.create_firewall_rule(&firewall)).await.unwrap();
+    assert!(matches!(
+        api.create_firewall_rule(&firewall).await,
+        Err(ApiError::Conflict(_))
+    ));
+    let change = RuleChange {
+        protocol: Some(RuleProtocol::TcpProxy),
+        algorithm: Some(Algorithm::LeastConnections),
+        ..RuleChange::default()
+    };
+    done(api.update_rule(&made.id, &change)).await.unwrap();
+    let rules = api.rules(&RuleQuery::OnAddress(address.clone())).await.unwrap();
+    assert_eq!(rules.items()[0].protocol, Some(RuleProtocol::TcpProxy));
+    done(api.remove(&made.id, &ids[..1])).await.unwrap();
+    done(api.delete_firewall_rule(&opened.id)).await.unwrap();
+    assert!(matches!(
+        api.delete_firewall_rule(&opened.id).await,
+        Err(ApiError::Gone(_))
+    ));
+    made.id
 }

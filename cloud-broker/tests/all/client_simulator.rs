@@ -14,7 +14,7 @@ use cloud_broker::cloudstack::{
 };
 use cloudstack_simulator::{CallKind, Effect, Fault, Handle, Seed, Simulator};
 
-use crate::client_support::Surroundings;
+use crate::client_support::{Surroundings, done};
 
 fn seed() -> Seed {
     Seed::builder()
@@ -116,23 +116,9 @@ async fn a_balancer_of_five_ports_costs_one_poll_for_each_job_or_little_more() {
             firewall(&address, port),
         );
         async move {
-            let made = api.create_rule(&rule).await.unwrap().finished().await.unwrap();
-            let opened = async {
-                api.create_firewall_rule(&firewall)
-                    .await
-                    .unwrap()
-                    .finished()
-                    .await
-                    .unwrap()
-            };
-            let assigned = async {
-                api.assign(&made.id, members)
-                    .await
-                    .unwrap()
-                    .finished()
-                    .await
-                    .unwrap()
-            };
+            let made = done(api.create_rule(&rule)).await.unwrap();
+            let opened = async { done(api.create_firewall_rule(&firewall)).await.unwrap() };
+            let assigned = async { done(api.assign(&made.id, members)).await.unwrap() };
             tokio::join!(opened, assigned);
         }
     });
@@ -144,7 +130,7 @@ async fn a_balancer_of_five_ports_costs_one_poll_for_each_job_or_little_more() {
     let dump = simulator.dump();
     assert!(dump.rules.iter().all(|rule| rule.members.len() == 3) && dump.rules.len() == 5);
     let turn = api.turn_to_release(&address.id).await;
-    api.release(&turn).await.unwrap().finished().await.unwrap();
+    done(api.release(&turn)).await.unwrap();
     assert_eq!(simulator.dump().rules.len(), 0);
 }
 
@@ -154,7 +140,7 @@ async fn no_create_ever_meets_a_lock_of_the_server() {
     // A lost lock would be noticed: it is retried after an hour.
     simulator.change_options(|options| {
         options.lock_scale = 1.0;
-        options.lock_pause = Duration::from_secs(3600);
+        options.lock_pause = Duration::from_hours(1);
     });
     let api = demo(&simulator);
     let network = network(&api).await;
@@ -166,15 +152,8 @@ async fn no_create_ever_meets_a_lock_of_the_server() {
         .map(|(port, address)| {
             let (api, rule, firewall) = (&api, rule(address, &network, port), firewall(address, port));
             async move {
-                let rule = async { api.create_rule(&rule).await.unwrap().finished().await.unwrap() };
-                let firewall = async {
-                    api.create_firewall_rule(&firewall)
-                        .await
-                        .unwrap()
-                        .finished()
-                        .await
-                        .unwrap()
-                };
+                let rule = async { done(api.create_rule(&rule)).await.unwrap() };
+                let firewall = async { done(api.create_firewall_rule(&firewall)).await.unwrap() };
                 tokio::join!(rule, firewall)
             }
         });
@@ -267,42 +246,19 @@ async fn every_write_whose_answer_is_lost_is_carried_out_once() {
         simulator.add_fault(Fault::at(command, 1, Effect::CutAfter));
     }
     let address = take(&api, &network.id).await.unwrap();
-    let made = api
-        .create_rule(&rule(&address, &network, 80))
-        .await
-        .unwrap()
-        .finished()
+    let made = done(api.create_rule(&rule(&address, &network, 80)))
         .await
         .unwrap();
-    let opened = api
-        .create_firewall_rule(&firewall(&address, 80))
-        .await
-        .unwrap()
-        .finished()
+    let opened = done(api.create_firewall_rule(&firewall(&address, 80)))
         .await
         .unwrap();
-    api.assign(&made.id, &members)
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
+    done(api.assign(&made.id, &members)).await.unwrap();
     assert_eq!(simulator.dump().rules[0].members.len(), 3);
-    api.remove(&made.id, &members[..1])
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
-    api.delete_firewall_rule(&opened.id)
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
-    api.delete_rule(&made.id).await.unwrap().finished().await.unwrap();
+    done(api.remove(&made.id, &members[..1])).await.unwrap();
+    done(api.delete_firewall_rule(&opened.id)).await.unwrap();
+    done(api.delete_rule(&made.id)).await.unwrap();
     let turn = api.turn_to_release(&address.id).await;
-    api.release(&turn).await.unwrap().finished().await.unwrap();
+    done(api.release(&turn)).await.unwrap();
     assert_eq!(
         api.find_address(&address.id).await.unwrap().unwrap().state,
         AddressState::Free
@@ -362,11 +318,7 @@ async fn objects_of_a_project_are_seen_through_the_project_only() {
     let address = take(&inside, &network.id).await.unwrap();
     assert_eq!(address.owner.project, Some(project));
     assert!(inside.find_address(&address.id).await.unwrap().is_some());
-    inside
-        .create_rule(&rule(&address, &network, 80))
-        .await
-        .unwrap()
-        .finished()
+    done(inside.create_rule(&rule(&address, &network, 80)))
         .await
         .unwrap();
     let on_address = RuleQuery::OnAddress(address.id.clone());
@@ -386,22 +338,18 @@ async fn failures_have_the_classes_that_a_caller_decides_by() {
     let turn = api.turn_to_associate().await;
     let taken = associate(&api, &turn, &network.id, address.ip).await.unwrap_err();
     assert!(matches!(taken, ApiError::NoCapacity(_)), "{taken}");
-    let made = api
-        .create_rule(&rule(&address, &network, 80))
-        .await
-        .unwrap()
-        .finished()
+    let made = done(api.create_rule(&rule(&address, &network, 80)))
         .await
         .unwrap();
     let conflict = api.create_rule(&rule(&address, &network, 80)).await.unwrap_err();
     assert!(matches!(conflict, ApiError::Conflict(_)), "{conflict}");
-    api.delete_rule(&made.id).await.unwrap().finished().await.unwrap();
+    done(api.delete_rule(&made.id)).await.unwrap();
     let gone = api.delete_rule(&made.id).await.unwrap_err();
     assert!(matches!(gone, ApiError::Gone(_)), "{gone}");
     assert_eq!(api.find_rule(&made.id).await.unwrap(), None);
     assert_eq!(api.rule_members(&made.id).await.unwrap(), None);
     let release = api.turn_to_release(&address.id).await;
-    api.release(&release).await.unwrap().finished().await.unwrap();
+    done(api.release(&release)).await.unwrap();
     let free = api.release(&release).await.unwrap_err();
     assert!(
         matches!(free, ApiError::Rejected(_)) && free.maybe_executed(),
@@ -420,11 +368,7 @@ async fn a_failed_job_is_told_as_one() {
     let api = demo(&simulator);
     let network = network(&api).await;
     let address = take(&api, &network.id).await.unwrap();
-    let made = api
-        .create_rule(&rule(&address, &network, 80))
-        .await
-        .unwrap()
-        .finished()
+    let made = done(api.create_rule(&rule(&address, &network, 80)))
         .await
         .unwrap();
     let fail = Effect::FailJob {
@@ -433,11 +377,7 @@ async fn a_failed_job_is_told_as_one() {
     };
     simulator.add_fault(Fault::at("assignToLoadBalancerRule", 1, fail));
     let machines = api.machines(&MachineQuery::default()).await.unwrap().into_items();
-    let error = api
-        .assign(&made.id, &[machines[0].id.clone()])
-        .await
-        .unwrap()
-        .finished()
+    let error = done(api.assign(&made.id, &[machines[0].id.clone()]))
         .await
         .unwrap_err();
     let ApiError::JobFailed { refusal, .. } = &error else {
@@ -491,27 +431,11 @@ async fn tags_are_written_read_and_removed() {
     let network = network(&api).await;
     let address = TaggedResource::Address(take(&api, &network.id).await.unwrap().id);
     let tags = [Tag::new("kcs-cluster", "c1"), Tag::new("other", "x")];
-    api.create_tags(&address, &tags)
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
-    let twice = api
-        .create_tags(&address, &tags[..1])
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap_err();
+    done(api.create_tags(&address, &tags)).await.unwrap();
+    let twice = done(api.create_tags(&address, &tags[..1])).await.unwrap_err();
     assert!(matches!(twice, ApiError::JobFailed { .. }), "{twice}");
     assert_eq!(api.tags(&address).await.unwrap().items().len(), 2);
-    api.delete_tags(&address, &tags[..1])
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
+    done(api.delete_tags(&address, &tags[..1])).await.unwrap();
     let left = api.tags(&address).await.unwrap().into_items();
     assert_eq!(
         left.iter().map(|tag| tag.key.as_str()).collect::<Vec<_>>(),
@@ -529,10 +453,7 @@ async fn slow_jobs_are_learned() {
     let mut polls = Vec::new();
     for port in 1..=6 {
         let before = simulator.calls().of_kind(CallKind::Poll);
-        api.create_rule(&rule(&address, &network, port))
-            .await
-            .unwrap()
-            .finished()
+        done(api.create_rule(&rule(&address, &network, port)))
             .await
             .unwrap();
         polls.push(simulator.calls().of_kind(CallKind::Poll) - before);

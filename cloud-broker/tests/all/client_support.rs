@@ -5,7 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_broker::cloudstack::{Account, Api, ApiKeys, Environment, Pace, Settings};
+use cloud_broker::cloudstack::{
+    Account, Api, ApiError, ApiKeys, Environment, Outcome, Pace, Settings, Started,
+};
 use cloud_broker::metrics::CloudStackMetrics;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -51,7 +53,10 @@ pub(crate) enum Reply {
 
 impl Reply {
     pub(crate) fn ok(inner: Value) -> Self {
-        Self::Json(200, json!({ "xresponse": inner }))
+        Self::Json(
+            200,
+            Value::Object([("xresponse".to_owned(), inner)].into_iter().collect()),
+        )
     }
 
     pub(crate) fn error(code: u16, text: &str) -> Self {
@@ -69,7 +74,9 @@ impl Reply {
 
     /// A job as `queryAsyncJobResult` shows it.
     pub(crate) fn job(id: &str, status: u8, result: Value) -> Self {
-        Self::ok(json!({ "jobid": id, "jobstatus": status, "jobresultcode": 0, "jobresult": result }))
+        let mut job = json!({ "jobid": id, "jobstatus": status, "jobresultcode": 0 });
+        job["jobresult"] = result;
+        Self::ok(job)
     }
 
     /// A job that can't be found.
@@ -241,6 +248,13 @@ impl Surroundings {
         };
         Self { environment }
     }
+}
+
+/// A write and its job.
+pub(crate) async fn done<T: Outcome>(
+    started: impl Future<Output = Result<Started<T>, ApiError>>,
+) -> Result<T, ApiError> {
+    started.await?.finished().await
 }
 
 /// Settings with short waits.

@@ -16,7 +16,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::client_support::{Call, Fake, Reply, account, api, log, settings};
+use crate::client_support::{Call, Fake, Reply, account, api, done, log, settings};
 
 fn rule_id() -> RuleId {
     RuleId::parse("rule-1").unwrap()
@@ -211,13 +211,7 @@ async fn a_write_that_was_not_executed_is_repeated_under_the_same_job(#[case] fi
         std::future::ready(if refuse { first.clone() } else { obliging(&call) })
     })
     .await;
-    api(&fake)
-        .assign(&rule_id(), &machines())
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
+    done(api(&fake).assign(&rule_id(), &machines())).await.unwrap();
     let calls = fake.calls();
     assert_eq!(fake.count("assignToLoadBalancerRule"), 2);
     assert_eq!(calls[0].get("customjobid"), calls[1].get("customjobid"));
@@ -344,13 +338,7 @@ async fn a_failed_job_tells_its_code_and_a_missing_result_is_a_failure_too() {
     })
     .await;
     let api = api(&fake);
-    let told = api
-        .assign(&rule_id(), &machines())
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap_err();
+    let told = done(api.assign(&rule_id(), &machines())).await.unwrap_err();
     let ApiError::JobFailed { job, refusal } = &told else {
         panic!("{told}")
     };
@@ -358,13 +346,7 @@ async fn a_failed_job_tells_its_code_and_a_missing_result_is_a_failure_too() {
         (job.as_str(), refusal.code, refusal.text.as_str()),
         ("told", Some(530), "Failed")
     );
-    let untold = api
-        .remove(&rule_id(), &machines())
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap_err();
+    let untold = done(api.remove(&rule_id(), &machines())).await.unwrap_err();
     assert!(matches!(untold, ApiError::JobFailed { .. }) && untold.maybe_executed());
 }
 
@@ -378,13 +360,7 @@ async fn a_job_whose_record_is_gone_is_lost_not_failed() {
         })
     })
     .await;
-    let error = api(&fake)
-        .delete_rule(&rule_id())
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap_err();
+    let error = done(api(&fake).delete_rule(&rule_id())).await.unwrap_err();
     assert!(
         matches!(error, ApiError::JobLost { .. }) && error.maybe_executed(),
         "{error}"
@@ -412,26 +388,14 @@ async fn a_poll_without_an_answer_says_nothing_about_the_job() {
         std::future::ready(reply)
     })
     .await;
-    api(&fake)
-        .delete_rule(&rule_id())
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
+    done(api(&fake).delete_rule(&rule_id())).await.unwrap();
     assert_eq!(fake.count("queryAsyncJobResult"), 5);
 }
 
 #[tokio::test]
 async fn a_command_that_is_done_on_the_spot_needs_no_job() {
     let fake = Fake::start(|_| std::future::ready(Reply::ok(json!({"success": "true"})))).await;
-    api(&fake)
-        .delete_rule(&rule_id())
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
+    done(api(&fake).delete_rule(&rule_id())).await.unwrap();
     assert_eq!(fake.calls().len(), 1);
 }
 
@@ -515,8 +479,8 @@ async fn a_job_of_an_earlier_process_is_awaited_by_its_id() {
     .await;
     let job = JobId::parse("00000000-0000-4000-8000-000000000001").unwrap();
     let command = cloud_broker::cloudstack::Command::AssociateIpAddress;
-    let fate = api(&fake).await_job(command, &job).await.unwrap();
-    assert!(matches!(fate, JobFate::Succeeded(_)), "{fate:?}");
+    let end = api(&fake).await_job(command, &job).await.unwrap();
+    assert!(matches!(end, JobFate::Succeeded(_)), "{end:?}");
 }
 
 #[rstest]
@@ -556,7 +520,7 @@ async fn many_jobs(
         let api = api.clone();
         async move {
             let id = RuleId::parse(&format!("rule-{number}")).unwrap();
-            api.delete_rule(&id).await.unwrap().finished().await.unwrap();
+            done(api.delete_rule(&id)).await.unwrap();
         }
     });
     futures::future::join_all(started).await;
@@ -639,15 +603,8 @@ async fn creates_on_one_address_go_one_after_the_other_and_a_firewall_rule_until
         let api = &api;
         async move {
             let (rule, firewall) = (create_rule("a1", port), firewall_rule("a1", port));
-            let rule = async { api.create_rule(&rule).await.unwrap().finished().await.unwrap() };
-            let firewall = async {
-                api.create_firewall_rule(&firewall)
-                    .await
-                    .unwrap()
-                    .finished()
-                    .await
-                    .unwrap()
-            };
+            let rule = async { done(api.create_rule(&rule)).await.unwrap() };
+            let firewall = async { done(api.create_firewall_rule(&firewall)).await.unwrap() };
             tokio::join!(rule, firewall);
         }
     });
@@ -976,12 +933,7 @@ async fn what_is_counted_can_be_scraped() {
     )
     .unwrap();
     let api = Api::new(account, "tenant", None);
-    api.delete_rule(&rule_id())
-        .await
-        .unwrap()
-        .finished()
-        .await
-        .unwrap();
+    done(api.delete_rule(&rule_id())).await.unwrap();
     let mut registry = prometheus_client::registry::Registry::default();
     surroundings.environment.metrics.register(&mut registry);
     let mut text = String::new();

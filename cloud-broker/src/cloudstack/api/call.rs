@@ -1,109 +1,18 @@
-//! How a command is carried out: reads with repetition and paging, writes in two phases.
+//! How reads are carried out: with repetition, and page by page.
 //!
-//! Decides what happens when the caller leaves: a read is given up, a write that has been sent is followed to its job. A
-//! write whose answer was lost is asked for by the id that its job was given; it is never sent twice.
+//! Decides that a project is named wherever a command takes one, and that a read is given up when its caller leaves.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::Api;
 use super::params::Params;
-use crate::cloudstack::account::{Account, Caller, Pass};
+use crate::cloudstack::account::Caller;
 use crate::cloudstack::jobs::Duty;
-use crate::cloudstack::locks::Guard;
 use crate::cloudstack::paging::{Complete, Next, Pager};
-use crate::cloudstack::poller::{JobFate, JobWait, outcome, query};
-use crate::cloudstack::types::{
-    AclItemId, AddressId, Entity, Fields, FirewallRule, FirewallRuleId, Job, JobId, LoadBalancerRule,
-    NetworkAclItem, PublicIpAddress, RuleId,
-};
+use crate::cloudstack::types::{Entity, Fields};
 use crate::cloudstack::{ApiError, Command, CommandClass, Listing, Refusal, retry};
-
-/// A command that the server has taken. Its job is watched whether or not this is kept.
-#[derive(Debug)]
-#[must_use = "the outcome of a job is its end, not its start"]
-pub struct Started<T> {
-    command: Command,
-    job: JobId,
-    object: Option<String>,
-    wait: JobWait,
-    outcome: PhantomData<fn() -> T>,
-}
-
-/// What a job leaves behind.
-pub trait Outcome: Sized {
-    /// Reads it from the end of a job.
-    fn of(job: &Job) -> Option<Self>;
-}
-
-impl Outcome for () {
-    fn of(_: &Job) -> Option<Self> {
-        Some(())
-    }
-}
-
-/// An object that exists once the command has been taken, before its job is over.
-pub trait Created: Outcome {
-    /// Its id.
-    type Id;
-    /// Reads the id.
-    fn id(text: &str) -> Option<Self::Id>;
-}
-
-macro_rules! created {
-    ($($entity:ty = $id:ty;)*) => {$(
-        impl Outcome for $entity {
-            fn of(job: &Job) -> Option<Self> {
-                let result = job.result.as_ref()?;
-                let object = Self::KEYS.iter().find_map(|key| result.get(key)).unwrap_or(result);
-                Self::parse(Fields::of(object))
-            }
-        }
-
-        impl Created for $entity {
-            type Id = $id;
-            fn id(text: &str) -> Option<$id> {
-                <$id>::parse(text).ok()
-            }
-        }
-    )*};
-}
-
-created! {
-    PublicIpAddress = AddressId;
-    LoadBalancerRule = RuleId;
-    FirewallRule = FirewallRuleId;
-    NetworkAclItem = AclItemId;
-}
-
-impl<T: Outcome> Started<T> {
-    /// The job, under the id that the server uses.
-    pub fn job(&self) -> &JobId {
-        &self.job
-    }
-
-    /// Waits for the end of the job. An object in the result may lag behind: the state of a rule or an address that was
-    /// just made is better read from a list.
-    pub async fn finished(self) -> Result<T, ApiError> {
-        let command = self.command;
-        let job = outcome(command, &self.job, self.wait.end().await?)?;
-        T::of(&job).ok_or_else(|| ApiError::Odd {
-            command,
-            reason: format!("job {} succeeded and left no object", job.id),
-            maybe_executed: true,
-        })
-    }
-}
-
-impl<T: Created> Started<T> {
-    /// The object, which exists already.
-    pub fn id(&self) -> Option<T::Id> {
-        self.object.as_deref().and_then(T::id)
-    }
-}
 
 impl Api {
     /// One read, repeated while that may help.
@@ -203,20 +112,6 @@ impl Api {
         Ok(None)
     }
 
-    /// A write, to be sent.
-    pub(super) fn start<T: Outcome>(&self, command: Command, params: Params) -> Start<'_, T> {
-        let outcome = PhantomData;
-        Start {
-            api: self,
-            command,
-            params,
-            job: None,
-            until_started: None,
-            until_ended: None,
-            outcome,
-        }
-    }
-
     /// The error for a call that makes no sense.
     pub(super) fn never_sent(command: Command, text: &str) -> ApiError {
         ApiError::Rejected(Refusal {
@@ -226,48 +121,6 @@ impl Api {
         })
     }
 
-    /// What the server knows of a job, whoever started it.
-    pub async fn job(&self, id: &JobId) -> Result<JobFate, ApiError> {
-        let mut attempt = 1;
-        loop {
-            match query(self.account(), &self.caller(), id).await {
-                Err(error) => {
-                    self.wait_for_repetition(CommandClass::Read, error, attempt)
-                        .await?
-                }
-                fate => return fate,
-            }
-            attempt += 1;
-        }
-    }
-
-    /// Waits until a job is over, whoever started it, and tells its end. `command` is what it was started by.
-    pub async fn await_job(&self, command: Command, id: &JobId) -> Result<JobFate, ApiError> {
-        let jobs = self.account().jobs();
-        if let Some(wait) = jobs.wait(id) {
-            return wait.end().await;
-        }
-        match self.job(id).await? {
-            JobFate::Pending(_) => {
-                jobs.adopt(self.account(), id, self.duty(command, None))
-                    .end()
-                    .await
-            }
-            end => Ok(end),
-        }
-    }
-
-    /// Waits until every job is over that was started for this piece of work, by this process, whoever waited for it then.
-    /// Without a piece of work there is nothing to wait for.
-    pub async fn settled(&self) {
-        let Some(work) = self.work() else { return };
-        for id in self.account().jobs().of_work(self.tenant(), work) {
-            if let Some(wait) = self.account().jobs().wait(&id) {
-                let _ = wait.end().await;
-            }
-        }
-    }
-
     pub(super) fn caller(&self) -> Caller {
         Caller {
             tenant: Arc::clone(&self.tenant),
@@ -275,7 +128,7 @@ impl Api {
         }
     }
 
-    fn duty(&self, command: Command, object: Option<&str>) -> Duty {
+    pub(super) fn duty(&self, command: Command, object: Option<&str>) -> Duty {
         Duty {
             command,
             tenant: Arc::clone(&self.tenant),
@@ -286,7 +139,7 @@ impl Api {
     }
 
     /// Sleeps if the call shall be repeated; gives the error back otherwise.
-    async fn wait_for_repetition(
+    pub(super) async fn wait_for_repetition(
         &self,
         class: CommandClass,
         error: ApiError,
@@ -314,194 +167,4 @@ fn rows<T: Entity>(answer: &Value) -> impl Iterator<Item = Fields<'_>> {
     };
     let key = named.or_else(any).unwrap_or_default();
     Fields::of(answer).list(key)
-}
-
-/// A write that is being put together.
-pub(super) struct Start<'a, T> {
-    api: &'a Api,
-    command: Command,
-    params: Params,
-    job: Option<JobId>,
-    until_started: Option<Guard>,
-    until_ended: Option<Guard>,
-    outcome: PhantomData<fn() -> T>,
-}
-
-/// What the first phase gave.
-struct Taken {
-    job: JobId,
-    object: Option<String>,
-    wait: JobWait,
-}
-
-impl<T: Outcome> Start<'_, T> {
-    /// Chooses the id of the job.
-    pub(super) fn with_job(mut self, id: &JobId) -> Self {
-        self.job = Some(id.clone());
-        self
-    }
-
-    /// Keeps a turn until the server has taken the command.
-    pub(super) fn holding_to_start(mut self, guard: Guard) -> Self {
-        self.until_started = Some(guard);
-        self
-    }
-
-    /// Keeps a turn until the job is over.
-    pub(super) fn holding_to_end(mut self, guard: Guard) -> Self {
-        self.until_ended = Some(guard);
-        self
-    }
-
-    /// Sends the command, repeatedly as long as it was certainly not executed. Until it is sent the caller may leave;
-    /// afterwards it is followed in a task of its own.
-    pub(super) async fn send(self) -> Result<Started<T>, ApiError> {
-        let job = self
-            .job
-            .clone()
-            .unwrap_or_else(|| JobId::from(uuid::Uuid::new_v4()));
-        let params = self.params.clone().with("customjobid", &job);
-        let account = self.api.account();
-        let mut attempt = 1;
-        loop {
-            let pass = account.admit(&self.api.caller(), self.command).await?;
-            let phase = FirstPhase {
-                account: Arc::clone(account),
-                caller: self.api.caller(),
-                duty: self.api.duty(self.command, self.params.get("id")),
-                params: params.clone(),
-                job: job.clone(),
-                attempt,
-                until_started: self.until_started.clone(),
-            };
-            let task = account.tasks().spawn(phase.run(pass, self.until_ended.clone()));
-            let error = match task.await {
-                Ok(Ok(Taken { job, object, wait })) => {
-                    return Ok(Started {
-                        command: self.command,
-                        job,
-                        object,
-                        wait,
-                        outcome: PhantomData,
-                    });
-                }
-                Ok(Err(error)) => error,
-                Err(_) => ApiError::Odd {
-                    command: self.command,
-                    reason: "its task was given up".to_owned(),
-                    maybe_executed: true,
-                },
-            };
-            self.api
-                .wait_for_repetition(CommandClass::Write, error, attempt)
-                .await?;
-            attempt += 1;
-        }
-    }
-}
-
-/// From sending a command to knowing its job.
-struct FirstPhase {
-    account: Arc<Account>,
-    caller: Caller,
-    duty: Duty,
-    params: Params,
-    job: JobId,
-    attempt: u32,
-    until_started: Option<Guard>,
-}
-
-/// When to ask for the job of a command whose answer was lost. The server may still be at its first phase, which waits
-/// for locks in steps of five seconds.
-const RECOVERY: [Duration; 5] = [
-    Duration::from_millis(200),
-    Duration::from_millis(600),
-    Duration::from_millis(1500),
-    Duration::from_secs(3),
-    Duration::from_secs(6),
-];
-
-impl FirstPhase {
-    async fn run(self, pass: Pass, until_ended: Option<Guard>) -> Result<Taken, ApiError> {
-        let command = self.duty.command;
-        let jobs = self.account.jobs();
-        let wait = jobs.sending(&self.job, self.duty.clone(), until_ended);
-        let sent = self.account.send(pass, command, &self.params, self.attempt).await;
-        let taken = match sent {
-            Ok(answer) => self.taken(&answer, wait),
-            // A refusal is an answer, even if it leaves something behind.
-            Err(error @ (ApiError::Unreachable { .. } | ApiError::Odd { .. })) if error.maybe_executed() => {
-                self.recover(error, wait).await
-            }
-            Err(error) => Err(error),
-        };
-        drop(self.until_started);
-        if taken.is_err() {
-            jobs.not_sent(&self.job);
-        }
-        taken
-    }
-
-    fn taken(&self, answer: &Value, wait: JobWait) -> Result<Taken, ApiError> {
-        let (command, fields) = (self.duty.command, Fields::of(answer));
-        let object = fields.text("id");
-        if let Some(job) = fields.id::<JobId>("jobid") {
-            self.account
-                .jobs()
-                .running(&self.account, &self.job, &job, object.as_deref());
-            return Ok(Taken { job, object, wait });
-        }
-        if fields.flag("success") == Some(true) {
-            // Done on the spot.
-            let job = Job::on_the_spot(self.job.clone(), answer.clone());
-            let wait = self.over(JobFate::Succeeded(job));
-            return Ok(Taken {
-                job: self.job.clone(),
-                object,
-                wait,
-            });
-        }
-        let reason = "neither a job nor success".to_owned();
-        Err(ApiError::Odd {
-            command,
-            reason,
-            maybe_executed: true,
-        })
-    }
-
-    /// Nothing is left to watch.
-    fn over(&self, end: JobFate) -> JobWait {
-        self.account.jobs().not_sent(&self.job);
-        JobWait::over(self.duty.command, end)
-    }
-
-    /// Asks for the job by the id it was given.
-    async fn recover(&self, lost: ApiError, wait: JobWait) -> Result<Taken, ApiError> {
-        for pause in RECOVERY {
-            tokio::select! {
-                () = tokio::time::sleep(self.account.pace().of(pause)) => {}
-                () = self.account.stopping() => break,
-            }
-            let fate = query(&self.account, &self.caller, &self.job).await;
-            let (job, wait) = match fate {
-                Ok(JobFate::Pending(job)) => {
-                    let object = job.instance_id.as_deref();
-                    self.account
-                        .jobs()
-                        .running(&self.account, &self.job, &self.job, object);
-                    (job, wait)
-                }
-                Ok(JobFate::Succeeded(job)) => (job.clone(), self.over(JobFate::Succeeded(job))),
-                Ok(JobFate::Failed(job)) => (job.clone(), self.over(JobFate::Failed(job))),
-                Ok(JobFate::Unknown | JobFate::Foreign) | Err(_) => continue,
-            };
-            tracing::debug!(command = self.duty.command.name(), job = %job.id, "lost answer found by its job");
-            return Ok(Taken {
-                job: job.id,
-                object: job.instance_id,
-                wait,
-            });
-        }
-        Err(lost)
-    }
 }

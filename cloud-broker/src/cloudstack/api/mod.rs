@@ -8,22 +8,24 @@ mod addresses;
 mod call;
 mod discovery;
 mod firewall;
+mod jobs;
 mod machines;
 mod networks;
 mod params;
 mod rules;
+mod start;
 mod tags;
 
 use std::sync::Arc;
 
 pub use acl::CreateAclItem;
 pub use addresses::{AddressQuery, Associate, AssociateTarget};
-pub use call::{Created, Outcome, Started};
 pub use firewall::{CreateFirewallRule, FirewallProtocol};
 pub use machines::MachineQuery;
 pub use networks::NetworkQuery;
 pub(super) use params::Params;
 pub use rules::{CreateRule, RuleChange, RuleQuery};
+pub use start::{Created, Outcome, Started};
 
 use super::Account;
 use super::types::ProjectId;
