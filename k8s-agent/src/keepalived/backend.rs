@@ -40,7 +40,7 @@ const TRIES: u32 = 8;
 /// Longest wait between two of them.
 const JITTER: Duration = Duration::from_millis(40);
 /// A pass runs at least this often.
-const PERIOD: Duration = Duration::from_secs(60);
+const PERIOD: Duration = Duration::from_mins(1);
 
 /// Where the backend reads Services and nodes.
 pub struct Sources {
@@ -120,7 +120,7 @@ impl Keepalived {
 
     /// Keeps the ConfigMap right until `stop`: a pass at once, after every change by others, and once in a while.
     pub async fn keep(&self, stop: CancellationToken) {
-        stop.run_until_cancelled(self.keep_for_ever()).await;
+        stop.run_until_cancelled(Box::pin(self.keep_for_ever())).await;
     }
 
     async fn keep_for_ever(&self) {
@@ -253,13 +253,11 @@ impl Keepalived {
                 is_listed_after: look.is_listed_after,
                 contested: &contested,
             };
-            match plan(situation, &parts.settings.rules) {
-                Ok(plan) => return Ok((look, plan)),
-                Err(super::allocation::ListAgain) => {
-                    look.services = parts.store.services().await?;
-                    look.is_listed_after = true;
-                }
+            if let Ok(plan) = plan(situation, &parts.settings.rules) {
+                return Ok((look, plan));
             }
+            look.services = parts.store.services().await?;
+            look.is_listed_after = true;
         }
     }
 

@@ -121,20 +121,16 @@ impl Drop for Order {
 mod tests {
     use super::*;
 
-    fn nothing(_: &str) -> Verdict {
-        Ok(None)
-    }
-
     #[test]
     fn an_answer_counts_only_if_its_pass_began_after_the_order() {
         let desk = Desk::default();
         let first = desk.order("a", Want::Ensure);
         let batch = desk.batch();
         let second = desk.order("b", Want::Ensure);
-        desk.answer(&batch, nothing);
+        desk.answer(&batch, |_| Ok(None));
         assert!(first.answer().is_some());
         assert!(second.answer().is_none(), "it came while the pass was running");
-        desk.answer(&desk.batch(), nothing);
+        desk.answer(&desk.batch(), |_| Ok(None));
         assert!(second.answer().is_some());
     }
 
@@ -146,7 +142,7 @@ mod tests {
             .collect();
         let batch = desk.batch();
         assert_eq!(batch.asked.len(), 300);
-        desk.answer(&batch, nothing);
+        desk.answer(&batch, |_| Ok(None));
         assert!(orders.iter().all(|order| order.answer().is_some()));
     }
 

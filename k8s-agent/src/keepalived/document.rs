@@ -64,7 +64,9 @@ pub fn decode(text: &str) -> Result<Vec<Record>, Damaged> {
     let document = match value {
         Value::Null => return Ok(Vec::new()),
         Value::Object(members) => members,
-        other => return Err(Damaged(format!("an object is expected, not {}", kind(&other)))),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            return Err(Damaged(format!("an object is expected, not {}", kind(&other))));
+        }
     };
     match member(&document, "services") {
         None | Some(Value::Null) => Ok(Vec::new()),
@@ -80,7 +82,7 @@ fn decode_record(value: &Value) -> Result<Record, Damaged> {
     let members = match value {
         Value::Null => return Ok(Record::default()),
         Value::Object(members) => members,
-        other => {
+        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
             return Err(Damaged(format!(
                 "a record should be an object, not {}",
                 kind(other)

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::service::choice::{CLOUD_CLASS, KEEPALIVED_CLASS};
 
-    fn service(class: Value, served_by: Option<&str>) -> Service {
+    fn service(class: &Value, served_by: Option<&str>) -> Service {
         let annotations = served_by.map(|word| json!({ SERVED_BY: word }));
         serde_json::from_value(json!({
             "metadata": { "uid": "u", "namespace": "default", "name": "a", "annotations": annotations },
@@ -126,7 +126,7 @@ mod tests {
         #[case] served_by: Option<&str>,
         #[case] expected: bool,
     ) {
-        assert_eq!(Owner { running }.owns(&service(class, served_by)), expected);
+        assert_eq!(Owner { running }.owns(&service(&class, served_by)), expected);
     }
 
     #[test]
@@ -137,8 +137,8 @@ mod tests {
             records: Some(records.into()),
             ..Observed::default()
         });
-        assert!(known.names(&service(Value::Null, None)));
+        assert!(known.names(&service(&Value::Null, None)));
         assert_eq!(known.address("gone").as_deref(), Some("10.0.0.1"));
-        assert!(!Known::default().names(&service(Value::Null, None)));
+        assert!(!Known::default().names(&service(&Value::Null, None)));
     }
 }

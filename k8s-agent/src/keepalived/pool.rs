@@ -161,7 +161,7 @@ pub enum PoolRefusal {
 /// All pools, in the order in which they are tried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pools {
-    pools: Vec<Pool>,
+    ranked: Vec<Pool>,
     edges: Vec<(String, Ranges)>,
     reserved: Ranges,
     habits: Habits,
@@ -194,7 +194,7 @@ impl Pools {
             match built.read(spec) {
                 Ok((pool, edges)) => {
                     built.edges.push((pool.name.clone(), edges));
-                    built.pools.push(pool);
+                    built.ranked.push(pool);
                 }
                 Err(bad) => errors.extend(bad),
             }
@@ -204,7 +204,7 @@ impl Pools {
         }
         // A stable sort: within one rank the order of the configuration stays.
         built
-            .pools
+            .ranked
             .sort_by_key(|pool| (!pool.is_restricted(), pool.priority.is_none(), pool.priority));
         Ok(built)
     }
@@ -247,7 +247,7 @@ impl Pools {
         if pool.size == 0 {
             errors.push(PoolError::Empty(pool.name.clone()));
         }
-        for known in &self.pools {
+        for known in &self.ranked {
             if known.name == pool.name {
                 errors.push(PoolError::Duplicate(pool.name.clone()));
             } else if let Some(range) = known.addresses.overlap(&pool.addresses) {
@@ -267,17 +267,17 @@ impl Pools {
 
     /// The pools in the order in which they are tried.
     pub fn iter(&self) -> impl Iterator<Item = &Pool> {
-        self.pools.iter()
+        self.ranked.iter()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.pools.is_empty()
+        self.ranked.is_empty()
     }
 
     /// The pool that an address belongs to.
     pub fn of_address(&self, address: Ipv4Addr) -> Option<&Pool> {
-        self.pools.iter().find(|pool| pool.addresses.contains(address))
+        self.ranked.iter().find(|pool| pool.addresses.contains(address))
     }
 
     /// The pools that a Service may draw from, best first.
@@ -292,7 +292,7 @@ impl Pools {
             };
         }
         let pools: Vec<&Pool> = self
-            .pools
+            .ranked
             .iter()
             .filter(|pool| pool.auto_assign)
             .filter(serves)
@@ -337,7 +337,7 @@ impl Pools {
     }
 
     fn named(&self, name: &str) -> Result<&Pool, PoolRefusal> {
-        let found = self.pools.iter().find(|pool| pool.name == name);
+        let found = self.ranked.iter().find(|pool| pool.name == name);
         found.ok_or_else(|| PoolRefusal::Unknown(name.to_owned()))
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// So many repairs of one entry within [`WINDOW`] are a fight.
 const LIMIT: usize = 5;
 /// Repairs longer ago are forgotten.
-const WINDOW: Duration = Duration::from_secs(600);
+const WINDOW: Duration = Duration::from_mins(10);
 
 /// The repairs of the last minutes.
 #[derive(Debug, Default)]

@@ -95,7 +95,7 @@ pub struct KeepalivedArgs {
     )]
     pub keepalived_ip_mode: String,
 
-    /// Create the ConfigMap if it is missing; needs the right to create ConfigMaps in its namespace.
+    /// Create the ConfigMap if it is missing; needs the right to create objects of this kind in its namespace.
     #[arg(long, env = "KEEPALIVED_CREATE_CONFIG_MAP", num_args = 0..=1, require_equals = true,
           default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     pub keepalived_create_config_map: bool,

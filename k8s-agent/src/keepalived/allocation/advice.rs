@@ -57,10 +57,11 @@ fn advice(claim: &Claim, method: Method) -> Vec<String> {
             }
         }
     }
-    if named == Named::Proxy {
-        if let Some(port) = wish.ports.iter().find(|port| port.protocol != "TCP") {
-            texts.push(format!("port {port}: the PROXY method forwards TCP only, and one port with two protocols stops it for all Services"));
-        }
+    let other_protocol = wish.ports.iter().find(|port| port.protocol != "TCP");
+    if let Some(port) = other_protocol.filter(|_| named == Named::Proxy) {
+        texts.push(format!(
+            "port {port}: the PROXY method forwards TCP only, and one port with two protocols stops it for all Services"
+        ));
     }
     if wish.local_traffic {
         texts.push("externalTrafficPolicy Local: the node that holds the address may have no back end, and then drops the traffic".to_owned());

@@ -283,7 +283,7 @@ fn check_room(draft: &Draft<'_>) -> Result<(), Note> {
 }
 
 /// Whether a Service may have this very address. An entry that names the Service becomes ours.
-fn take<'a>(draft: &mut Draft<'a>, claim: &Claim, address: Ipv4Addr, method: Method) -> Result<(), Note> {
+fn take(draft: &mut Draft<'_>, claim: &Claim, address: Ipv4Addr, method: Method) -> Result<(), Note> {
     draft
         .rules
         .pools
@@ -328,13 +328,13 @@ fn choose(
     method: Method,
     taken: &BTreeSet<Ipv4Addr>,
 ) -> Result<Ipv4Addr, Note> {
-    let pools = draft.rules.pools.for_service(asker(claim)).map_err(|refusal| match refusal {
-        PoolRefusal::NoPool if draft.rules.pools.is_empty() => Note::new(
-            Reason::PoolExhausted,
-            "no address pool is configured (KEEPALIVED_SERVICE_CIDR); only requested addresses can be served",
-        ),
-        other => Note::new(Reason::PoolExhausted, other.to_string()),
-    })?;
+    if draft.rules.pools.is_empty() {
+        let text =
+            "no address pool is configured (KEEPALIVED_SERVICE_CIDR); only requested addresses can be served";
+        return Err(Note::new(Reason::PoolExhausted, text));
+    }
+    let exhausted = |refusal: PoolRefusal| Note::new(Reason::PoolExhausted, refusal.to_string());
+    let pools = draft.rules.pools.for_service(asker(claim)).map_err(exhausted)?;
     if let Some(shared) = shared_address(draft, claim, method, &pools) {
         return Ok(shared);
     }

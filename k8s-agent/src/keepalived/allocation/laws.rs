@@ -123,24 +123,7 @@ impl Story {
             }
             Event::Delete(name) | Event::Vanish(name) | Event::Recreate(name) => {
                 let name = name_of(*name);
-                if !self.has(&name) {
-                    return None;
-                }
-                match event {
-                    Event::Delete(_) => {
-                        self.world
-                            .change(&name, |service| service.standing(Standing::Leaving));
-                        self.world.settle();
-                        self.world.remove(&name);
-                    }
-                    Event::Recreate(_) => {
-                        self.world.remove(&name);
-                        let again = self.born(&name, Svc::new(&name));
-                        self.world.services.push(again);
-                    }
-                    _ => self.world.remove(&name),
-                }
-                Some(name)
+                self.has(&name).then(|| self.end(event, name))
             }
             Event::Pin(name, pin) => {
                 let name = name_of(*name);
@@ -158,37 +141,57 @@ impl Story {
                 }
                 None
             }
-            Event::Hand(last, value) => {
-                self.world
-                    .config_map
-                    .data
-                    .insert(address_of(*last), HAND[*value].to_owned());
+            Event::Hand(..)
+            | Event::Unhand(_)
+            | Event::Node(_)
+            | Event::LoseRecords
+            | Event::BreakRecords
+            | Event::LoseConfigMap => {
+                self.meddle(event);
                 None
+            }
+        }
+    }
+
+    fn end(&mut self, event: &Event, name: String) -> String {
+        if matches!(event, Event::Delete(_)) {
+            self.world
+                .change(&name, |service| service.standing(Standing::Leaving));
+            self.world.settle();
+        }
+        self.world.remove(&name);
+        if matches!(event, Event::Recreate(_)) {
+            let again = self.born(&name, Svc::new(&name));
+            self.world.services.push(again);
+        }
+        name
+    }
+
+    /// People and accidents.
+    fn meddle(&mut self, event: &Event) {
+        let config_map = &mut self.world.config_map;
+        match event {
+            Event::Hand(last, value) => {
+                config_map.data.insert(address_of(*last), HAND[*value].to_owned());
             }
             Event::Unhand(last) => {
-                self.world.config_map.data.remove(&address_of(*last));
-                None
+                config_map.data.remove(&address_of(*last));
             }
-            Event::Node(last) => {
-                // A node that takes an address in use is an accident of the network, not ours to heal.
-                if !self.world.config_map.data.contains_key(&address_of(*last)) {
-                    self.world.nodes.insert(address_of(*last).parse().unwrap());
-                }
-                None
+            // A node that takes an address in use is an accident of the network, not ours to heal.
+            Event::Node(last) if !config_map.data.contains_key(&address_of(*last)) => {
+                self.world.nodes.insert(address_of(*last).parse().unwrap());
             }
-            Event::LoseRecords => {
-                self.world.config_map.records = None;
-                None
-            }
-            Event::BreakRecords => {
-                self.world.config_map.records = Some("{\"services\":[".to_owned());
-                None
-            }
-            Event::LoseConfigMap => {
-                // Entries of people are lost with it; what Services show is not.
-                self.world.config_map = Observed::default();
-                None
-            }
+            Event::LoseRecords => config_map.records = None,
+            Event::BreakRecords => config_map.records = Some("{\"services\":[".to_owned()),
+            // Entries of people are lost with it; what Services show is not.
+            Event::LoseConfigMap => *config_map = Observed::default(),
+            Event::Node(_)
+            | Event::Create { .. }
+            | Event::Delete(_)
+            | Event::Vanish(_)
+            | Event::Recreate(_)
+            | Event::Pin(..)
+            | Event::Method(..) => {}
         }
     }
 }
@@ -260,7 +263,7 @@ fn foreign_of(world: &World) -> BTreeMap<String, String> {
     let is_foreign = |key: &String, value: &String| {
         let names_ours = service_of_entry(value)
             .is_some_and(|(namespace, name)| live.contains(&(namespace.into(), name.into())));
-        !owned.contains(key) && !names_ours && !(value.is_empty() && shown.contains(key))
+        !(owned.contains(key) || names_ours || value.is_empty() && shown.contains(key))
     };
     world
         .config_map
@@ -408,7 +411,7 @@ proptest! {
         // Each writer looks at its own time and writes only on top of what it saw.
         let mut looked: [Option<Plan>; 2] = [None, None];
         for (number, (writer, pin, writes)) in wishes.iter().enumerate() {
-            let mut service = Svc::new(&format!("s{number}")).created(number as u32);
+            let mut service = Svc::new(&format!("s{number}")).created(u32::try_from(number).unwrap());
             if let Some(last) = pin {
                 service = service.pinned(&address_of(*last));
             }

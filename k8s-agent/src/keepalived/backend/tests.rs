@@ -192,7 +192,7 @@ async fn three_hundred_services_on_254_addresses_in_a_few_writes() {
     });
     let backend = backend(&server, "10.0.0.0/24");
     let answers = join_all(names.iter().map(|name| ensure(&backend, &server, name))).await;
-    let served: BTreeSet<String> = answers
+    let distinct: BTreeSet<String> = answers
         .iter()
         .filter_map(|answer| answer.as_ref().ok())
         .cloned()
@@ -202,7 +202,7 @@ async fn three_hundred_services_on_254_addresses_in_a_few_writes() {
         .filter_map(|answer| answer.as_ref().err())
         .collect();
     assert_eq!(
-        (served.len(), refused.len()),
+        (distinct.len(), refused.len()),
         (254, 46),
         "no address twice, nobody without a reason"
     );
@@ -315,7 +315,7 @@ async fn a_freed_address_wakes_those_who_wait() {
     let woken: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = Arc::clone(&woken);
     backend.wake_with(Arc::new(move |namespace, name| {
-        log.lock().push(format!("{namespace}/{name}"))
+        log.lock().push(format!("{namespace}/{name}"));
     }));
     ensure(&backend, &server, "a").await.unwrap();
     assert_eq!(

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn service(name: &str, ports: Value) -> Service {
+fn service(name: &str, ports: &Value) -> Service {
     serde_json::from_value(
         json!({ "metadata": { "namespace": "default", "name": name }, "spec": { "ports": ports } }),
     )
     .unwrap()
 }
 
-fn endpoints(name: &str, ips: &[&str], ports: Value) -> Endpoints {
+fn endpoints(name: &str, ips: &[&str], ports: &Value) -> Endpoints {
     let addresses: Vec<Value> = ips.iter().map(|ip| json!({ "ip": ip })).collect();
     serde_json::from_value(json!({
         "metadata": { "namespace": "default", "name": name },
@@ -74,17 +74,17 @@ fn keepalived_accepts_the_file() {
     let web = json!([{ "port": 80, "targetPort": 8080 }, { "port": 443, "targetPort": 8443 }]);
     let dns = json!([{ "port": 53, "protocol": "UDP", "targetPort": 53 }]);
     let services = [
-        service("web", web),
-        service("dns", dns),
-        service("idle", json!([{ "port": 80 }])),
+        service("web", &web),
+        service("dns", &dns),
+        service("idle", &json!([{ "port": 80 }])),
     ];
     let endpoints = [
         endpoints(
             "web",
             &["10.1.0.2", "10.1.0.1"],
-            json!([{ "port": 8080 }, { "port": 8443 }]),
+            &json!([{ "port": 8080 }, { "port": 8443 }]),
         ),
-        endpoints("dns", &["10.1.0.3"], json!([{ "port": 53, "protocol": "UDP" }])),
+        endpoints("dns", &["10.1.0.3"], &json!([{ "port": 53, "protocol": "UDP" }])),
     ];
     let entries = data(&[
         ("10.0.0.1", "default/web"),
@@ -164,8 +164,8 @@ fn a_named_target_port_is_found_by_the_name_of_the_service_port() {
     let targets = json!([{ "port": 8080, "name": "http" }, { "port": 8081, "name": "web" }]);
     let servers = virtual_servers(
         &data(&[("10.0.0.1", "default/web")]),
-        &[service("web", ports)],
-        &[endpoints("web", &["10.1.0.1"], targets)],
+        &[service("web", &ports)],
+        &[endpoints("web", &["10.1.0.1"], &targets)],
     );
     let found: Vec<(i32, i32)> = servers
         .iter()

@@ -192,7 +192,9 @@ fn case_18_a_requested_address_is_given() {
 fn case_19_a_used_address_is_skipped() {
     let mut world = World::new().serving("a", "10.0.0.4");
     for (second, name) in ["b", "c", "d", "e"].into_iter().enumerate() {
-        world.services.push(Svc::new(name).created(second as u32));
+        world
+            .services
+            .push(Svc::new(name).created(u32::try_from(second).unwrap()));
     }
     world.run();
     let shown: Vec<String> = ["b", "c", "d", "e"]

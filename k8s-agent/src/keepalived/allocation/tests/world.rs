@@ -340,8 +340,9 @@ impl World {
         notes
             .into_iter()
             .flatten()
-            .map(|note| format!("{note}\n"))
-            .collect()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     pub(in crate::keepalived) fn outcome(&self, name: &str) -> &Outcome {
