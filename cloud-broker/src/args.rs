@@ -20,8 +20,12 @@ pub struct Args {
     #[arg(long, value_name = "FILE", required_unless_present = "config_reference")]
     pub cloud_config: Option<PathBuf>,
 
-    /// Where agents connect: unix:///PATH or https://ADDRESS:PORT; may be repeated
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "config_reference")]
+    /// Where agents connect; may be repeated
+    #[arg(
+        long,
+        value_name = "unix:///PATH|https://ADDRESS:PORT",
+        required_unless_present = "config_reference"
+    )]
     pub listen: Vec<LinkAddress>,
 
     /// User ids beside the broker's own that may use the Unix socket; may be repeated

@@ -61,18 +61,30 @@ pub async fn run_at(host: Host, args: Args, pace: Pace) -> anyhow::Result<()> {
         drift_period: args.drift_period(),
     };
     let directory = Arc::new(Directory::new(surroundings, &config)?);
-    reload(&host, (path, loaded), Arc::clone(&directory), metrics.clone(), pace);
+    reload(
+        &host,
+        (path, loaded),
+        Arc::clone(&directory),
+        metrics.clone(),
+        pace,
+    );
     runtime::admin::serve(&host, &args.admin, args::SECURE_PORT).await?;
     configz(&host, &args, Arc::clone(&directory));
-    serve(&host, &args, Arc::clone(&directory), metrics).await?;
+    serve(&host, &args, Arc::clone(&directory), metrics.clone()).await?;
     ready.open();
-    host.spawn("survey", describe::watch(host.clone(), directory, pace));
+    host.spawn("survey", describe::watch(host.clone(), directory, metrics.config, pace));
     host.shutdown().cancelled().await;
     Ok(())
 }
 
 /// Tells a change of the configuration to the directory, or what is wrong with it to people.
-fn reload(host: &Host, (path, loaded): (PathBuf, Loaded), directory: Arc<Directory>, metrics: Metrics, pace: Pace) {
+fn reload(
+    host: &Host,
+    (path, loaded): (PathBuf, Loaded),
+    directory: Arc<Directory>,
+    metrics: Metrics,
+    pace: Pace,
+) {
     let apply = move |change: Result<Config, ConfigError>| {
         let applied = change
             .map_err(anyhow::Error::from)
@@ -87,7 +99,10 @@ fn reload(host: &Host, (path, loaded): (PathBuf, Loaded), directory: Arc<Directo
             }
         }
     };
-    host.spawn("config-reload", config::watch(host.clone(), path, loaded, pace.of(config::PERIOD), apply));
+    host.spawn(
+        "config-reload",
+        config::watch(host.clone(), path, loaded, pace.of(config::PERIOD), apply),
+    );
 }
 
 /// Listens for agents. Ready as soon as they can connect: what the cloud does is told by the answers.

@@ -323,3 +323,45 @@ impl Metrics {
         self.config.register(registry);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names, kinds and labels are what dashboards and alerts are made of.
+    #[test]
+    fn the_scrape_has_these_names_and_labels() {
+        let metrics = Metrics::default();
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let took = Duration::from_millis(30);
+        let call = CallLabels {
+            command: "listZones",
+            class: "read",
+            outcome: "ok",
+        };
+        metrics.cloudstack.called("a", call, took);
+        metrics.cloudstack.waited("a", "t", "read", took);
+        metrics.cloudstack.job_ended("a", "associateIpAddress", took);
+        metrics.cloudstack.jobs_running("a", 1);
+        metrics.cloudstack.breaker_open("a", true);
+        metrics.rpc.served(
+            RpcLabels {
+                call: "Describe",
+                outcome: "ok",
+            },
+            took,
+        );
+        metrics.rpc.looked_up("found");
+        metrics.config.reloaded(false);
+        metrics.config.reloaded(true);
+        metrics.config.findings("t", "error", 2);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let is_told = |line: &&str| {
+            !line.starts_with("# HELP") && !line.contains("_bucket{") && !line.contains("_sum{")
+        };
+        let told: Vec<&str> = text.lines().filter(is_told).collect();
+        insta::assert_snapshot!(told.join("\n"));
+    }
+}

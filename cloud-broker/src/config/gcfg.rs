@@ -56,16 +56,10 @@ struct Place {
 /// A file in a form that reads the same everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Canonical {
+    /// `[section]`, `[section "name"]` and `key=value` lines without comments or quotes.
     text: String,
     /// One for every section header and every key, in the order of the text.
     places: Vec<Place>,
-}
-
-impl Canonical {
-    /// The canonical text: `[section]`, `[section "name"]` and `key=value` lines without comments or quotes.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
 }
 
 /// A section header of the file, with the entries that follow it.
@@ -113,34 +107,33 @@ pub(super) fn normalise(source: &str) -> Result<Canonical, Vec<Diagnostic>> {
     if !faults.is_empty() {
         return Err(faults);
     }
-    let mut canonical = Canonical {
-        text: String::new(),
-        places: Vec::new(),
-    };
+    let mut lines = Vec::new();
+    let mut places = Vec::new();
     for section in sections {
-        match &section.subsection {
-            Some(name) => canonical
-                .text
-                .push_str(&format!("[{} \"{name}\"]\n", section.name)),
-            None => canonical.text.push_str(&format!("[{}]\n", section.name)),
-        }
-        canonical.places.push(Place {
+        lines.push(match &section.subsection {
+            Some(name) => format!("[{} \"{name}\"]\n", section.name),
+            None => format!("[{}]\n", section.name),
+        });
+        places.push(Place {
             line: section.line,
             bare: false,
         });
         for entry in section.entries {
-            canonical.text.push_str(&format!(
+            lines.push(format!(
                 "{}={}\n",
                 entry.key,
                 entry.value.as_deref().unwrap_or("true")
             ));
-            canonical.places.push(Place {
+            places.push(Place {
                 line: entry.line,
                 bare: entry.value.is_none(),
             });
         }
     }
-    Ok(canonical)
+    Ok(Canonical {
+        text: lines.concat(),
+        places,
+    })
 }
 
 /// Reads a file: the canonical text through rust-ini, with the lines that it had before.
@@ -166,7 +159,7 @@ pub(super) fn read(source: &str) -> Result<Vec<Section>, Vec<Diagnostic>> {
 fn with_lines(document: &Ini, places: Vec<Place>) -> Vec<Section> {
     let mut sections = Vec::new();
     let mut places = places.into_iter();
-    for (header, properties) in document.iter() {
+    for (header, properties) in document {
         let Some(header) = header else { continue };
         let (name, subsection) = match header.split_once(" \"") {
             Some((name, rest)) => (

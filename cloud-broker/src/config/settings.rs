@@ -232,20 +232,24 @@ fn distance(a: &str, b: &str) -> usize {
 
 /// The table of all keys, for the documentation (Markdown).
 pub fn reference() -> String {
-    let mut text = String::from("| key | section | default | meaning |\n| --- | --- | --- | --- |\n");
-    for setting in &SETTINGS {
+    let row = |setting: &Setting| {
         let place = match setting.place {
             Place::Both => "Global, Cluster",
             Place::Cluster => "Cluster",
         };
-        let name = setting.name;
+        let Setting {
+            name,
+            default,
+            meaning,
+            ..
+        } = setting;
         let several = if setting.is_list { " (list)" } else { "" };
-        text.push_str(&format!(
-            "| `{name}`{several} | {place} | {} | {} |\n",
-            setting.default, setting.meaning
-        ));
-    }
-    text
+        format!("| `{name}`{several} | {place} | {default} | {meaning} |\n")
+    };
+    let head = "| key | section | default | meaning |\n| --- | --- | --- | --- |\n";
+    std::iter::once(head.to_owned())
+        .chain(SETTINGS.iter().map(row))
+        .collect()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::tenant::{ClusterUids, Tenant};
 /// A clock that is off by more may break signatures.
 const SKEW: i64 = 60;
 /// A certificate that ends sooner is a finding.
-const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+const SOON: Duration = Duration::from_hours(14 * 24);
 
 /// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +27,17 @@ pub enum Severity {
     Warning,
     /// Something does not work.
     Error,
+}
+
+impl Severity {
+    /// The word for metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
 }
 
 /// Something a person should know or mend.
@@ -110,36 +121,9 @@ fn finding(
 fn connection(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     let api = format!("API {}", facts.url);
     match facts.failure {
-        Some(error @ ApiError::BadCredentials(_)) => {
-            let text = format!(
-                "{error}; set api-key and secret-key of cluster {}",
-                facts.tenant.cluster
-            );
-            findings.push(finding(Severity::Error, "KEYS_REFUSED", &api, text));
-        }
-        Some(error @ (ApiError::Unreachable { .. } | ApiError::Odd { .. })) => {
-            findings.push(finding(
-                Severity::Error,
-                "API_UNREACHABLE",
-                &api,
-                format!("{error}; {}", remedy(error)),
-            ));
-        }
-        Some(ApiError::Denied(refusal)) if facts.tenant.scope.project.is_some() => {
-            let project = facts.tenant.scope.project.as_ref().map_or("", |id| id.as_str());
-            let text = format!(
-                "{refusal}; the keys' user is no member of the project, or its role may not call this: check project-id"
-            );
-            findings.push(finding(
-                Severity::Error,
-                "PROJECT_NOT_VISIBLE",
-                format!("project {project}"),
-                text,
-            ));
-        }
-        Some(error) => findings.push(finding(Severity::Error, "API_REFUSES", &api, error.to_string())),
+        Some(error) => findings.push(failure(facts, &api, error)),
         None if facts.breaker != BreakerState::Closed => {
-            let text = "calls are held back because the last ones got no answer; check api-url, the network in between and the management server";
+            let text = format!("calls are held back because the last ones got no answer; {AWAY}");
             findings.push(finding(Severity::Error, "API_UNREACHABLE", &api, text));
         }
         None => {}
@@ -154,7 +138,7 @@ fn connection(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
         findings.push(finding(Severity::Info, "NO_TLS", &api, text));
     }
     if facts.clock_offset.abs() >= SKEW {
-        let (ahead, by) = (
+        let (side, by) = (
             if facts.clock_offset > 0 {
                 "ahead of"
             } else {
@@ -163,26 +147,78 @@ fn connection(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
             facts.clock_offset.abs(),
         );
         let text = format!(
-            "its clock is {by} s {ahead} this machine's; signatures are corrected for it, mend the clock that is wrong"
+            "its clock is {by} s {side} this machine's; signatures are corrected for it, mend the clock that is wrong"
         );
         findings.push(finding(Severity::Warning, "CLOCK_OFF", &api, text));
     }
-    for certificate in facts.certificates {
-        let left = certificate.not_after.saturating_sub(facts.now);
-        let object = format!("certificate of {}", certificate.of);
-        if left <= 0 {
-            findings.push(finding(
-                Severity::Error,
-                "CERTIFICATE_OVER",
-                object,
-                "it is not valid any more; renew it",
-            ));
-        } else if left < i64::try_from(SOON.as_secs()).unwrap_or(i64::MAX) {
-            let text = format!("it is valid for {} more hours; renew it", left / 3600);
-            findings.push(finding(Severity::Warning, "CERTIFICATE_SOON_OVER", object, text));
+    findings.extend(
+        facts
+            .certificates
+            .iter()
+            .filter_map(|used| certificate(used, facts.now)),
+    );
+}
+
+/// Why nothing can be asked of the cloud.
+fn failure(facts: &Facts<'_>, api: &str, error: &ApiError) -> Finding {
+    match error {
+        ApiError::BadCredentials(_) => {
+            let text = format!(
+                "{error}; set api-key and secret-key of cluster {}",
+                facts.tenant.cluster
+            );
+            finding(Severity::Error, "KEYS_REFUSED", api, text)
         }
+        ApiError::Unreachable { .. } | ApiError::Odd { .. } => finding(
+            Severity::Error,
+            "API_UNREACHABLE",
+            api,
+            format!("{error}; {}", remedy(error)),
+        ),
+        ApiError::Denied(refusal) if facts.tenant.scope.project.is_some() => {
+            let project = facts.tenant.scope.project.as_ref().map_or("", |id| id.as_str());
+            let text = format!(
+                "{refusal}; the keys' user is no member of the project, or its role may not call this: check project-id"
+            );
+            finding(
+                Severity::Error,
+                "PROJECT_NOT_VISIBLE",
+                format!("project {project}"),
+                text,
+            )
+        }
+        ApiError::Rejected(_)
+        | ApiError::Gone(_)
+        | ApiError::Denied(_)
+        | ApiError::Throttled { .. }
+        | ApiError::Busy(_)
+        | ApiError::Conflict(_)
+        | ApiError::Limit(_)
+        | ApiError::NoCapacity(_)
+        | ApiError::JobFailed { .. }
+        | ApiError::JobLost { .. }
+        | ApiError::Stopping { .. } => finding(Severity::Error, "API_REFUSES", api, error.to_string()),
     }
 }
+
+fn certificate(used: &Certificate, now: i64) -> Option<Finding> {
+    let left = used.not_after.saturating_sub(now);
+    let object = format!("certificate of {}", used.of);
+    if left <= 0 {
+        return Some(finding(
+            Severity::Error,
+            "CERTIFICATE_OVER",
+            object,
+            "it is not valid any more; renew it",
+        ));
+    }
+    let is_soon = left < i64::try_from(SOON.as_secs()).unwrap_or(i64::MAX);
+    let text = format!("it is valid for {} more hours; renew it", left / 3600);
+    is_soon.then(|| finding(Severity::Warning, "CERTIFICATE_SOON_OVER", object, text))
+}
+
+/// What to look at when nothing says more.
+const AWAY: &str = "check api-url, the network in between and the management server";
 
 /// What to do about an API that does not answer, as far as the text tells.
 fn remedy(error: &ApiError) -> &'static str {
@@ -194,7 +230,7 @@ fn remedy(error: &ApiError) -> &'static str {
     } else if text.contains("dns") || text.contains("resolve") || text.contains("lookup") {
         "check the host name in api-url and the name service"
     } else {
-        "check api-url, the network in between and the management server"
+        AWAY
     }
 }
 

@@ -9,20 +9,22 @@ use std::time::{Duration, Instant};
 
 use runtime::host::Host;
 
+use super::findings::{Finding, Severity};
 use super::{CallFacts, Known, Survey, describe};
 use crate::cloudstack::types::Version;
 use crate::cloudstack::{Api, ApiError, Command, Listing, NetworkQuery, Pace};
 use crate::directory::{Directory, Served};
+use crate::metrics::ConfigMetrics;
 
 /// How often schedules are looked at, and findings compared.
 const TICK: Duration = Duration::from_secs(5);
 /// How long after the start of a tenant the cloud is asked about itself: later than its first nodes and Services need the rate.
 const AFTER_START: Duration = Duration::from_secs(20);
 /// How long an answer is good for.
-const PERIOD: Duration = Duration::from_secs(6 * 3600);
+const PERIOD: Duration = Duration::from_hours(6);
 /// Waits after failures.
 const FIRST_RETRY: Duration = Duration::from_secs(15);
-const LONGEST_RETRY: Duration = Duration::from_secs(300);
+const LONGEST_RETRY: Duration = Duration::from_mins(5);
 
 /// When a tenant is asked about next.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,12 +47,24 @@ impl Schedule {
 }
 
 /// Surveys every tenant for as long as the process lives.
-pub async fn watch(host: Host, directory: Arc<Directory>, pace: Pace) {
+pub async fn watch(host: Host, directory: Arc<Directory>, metrics: ConfigMetrics, pace: Pace) {
     let shutdown = host.shutdown();
     loop {
+        let count = |tenant: &str, findings: &[Finding]| {
+            for severity in [Severity::Info, Severity::Warning, Severity::Error] {
+                let of_it = findings
+                    .iter()
+                    .filter(|finding| finding.severity == severity)
+                    .count();
+                metrics.findings(tenant, severity.word(), of_it);
+            }
+        };
         let round = directory.served().into_iter().map(|served| async move {
             step(&served).await;
-            describe(&served, &CallFacts::default());
+            count(
+                served.tenant.cluster.as_str(),
+                &describe(&served, &CallFacts::default()).findings,
+            );
         });
         tokio::select! {
             _ = futures::future::join_all(round) => {}

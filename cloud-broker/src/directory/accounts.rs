@@ -71,7 +71,10 @@ impl Accounts {
             let shared = match reusable(access, &names, before, &taken) {
                 Some(shared) => {
                     shared.cloud.replace(&self.settings(access))?;
-                    if !before.values().any(|served| served.access.is_same_account(access)) {
+                    if !before
+                        .values()
+                        .any(|served| served.access.is_same_account(access))
+                    {
                         shared.balancers.forget(shared.cloud.name());
                     }
                     shared
@@ -89,7 +92,11 @@ impl Accounts {
         let instances = Instances::new(self.surroundings.host.clone());
         let balancers = LoadBalancers::new(Arc::clone(instances.lists()));
         let balancers = balancers.with_drift_period(self.surroundings.drift_period);
-        Ok(Arc::new(Shared { cloud, instances, balancers }))
+        Ok(Arc::new(Shared {
+            cloud,
+            instances,
+            balancers,
+        }))
     }
 
     fn environment(&self) -> Environment {
@@ -140,6 +147,9 @@ fn reusable(
 /// A name for logs and metrics: the host and a few digits that tell keys apart and reveal nothing of them.
 fn name(access: &Access) -> String {
     let digest = Sha256::digest(format!("account name\n{}", access.api_key.expose_secret()));
-    let tail: String = digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{tail}", access.url.host_str().unwrap_or("api"))
+    let tail = digest
+        .iter()
+        .take(3)
+        .fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
+    format!("{}-{tail:06x}", access.url.host_str().unwrap_or("api"))
 }

@@ -78,9 +78,11 @@ impl Index {
         }
         let name = key.node_name.to_lowercase();
         let first_label = name.split('.').next().unwrap_or_default();
-        match self.named(&name, scope) {
-            Match::None if first_label != name => self.named(first_label, scope),
-            found => found,
+        let whole = self.named(&name, scope);
+        if whole == Match::None && first_label != name {
+            self.named(first_label, scope)
+        } else {
+            whole
         }
     }
 

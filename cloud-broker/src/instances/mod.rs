@@ -36,7 +36,7 @@ const REMEMBERED: u64 = 100_000;
 /// Machines of one cluster that are remembered as its nodes.
 const MOST_NODES: usize = 20_000;
 /// How long a node is remembered that nobody asks for.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
+const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
 /// Look-ups by id that one question may cost. Where more machines are missing at once the next question goes on.
 const LOOKUPS: usize = 10;
 
@@ -387,8 +387,8 @@ async fn look_up_twice(
 }
 
 /// Without a new list the last one still says where machines are, but never that one is gone.
-fn stale(view: View<'_>, last: Option<&MachineList>, error: &ApiError, key: &NodeKey) -> Answer {
-    let presence = match last.map(|list| (list, list.index.find(key, view.scope))) {
+fn stale(view: View<'_>, kept: Option<&MachineList>, error: &ApiError, key: &NodeKey) -> Answer {
+    let presence = match kept.map(|list| (list, list.index.find(key, view.scope))) {
         Some((list, Match::One(machine))) => found(list, key, machine),
         Some((_, Match::Several(one, other))) => {
             Presence::Unknown(Why::Ambiguous, ambiguous(key, one, other))
@@ -401,8 +401,8 @@ fn stale(view: View<'_>, last: Option<&MachineList>, error: &ApiError, key: &Nod
     };
     Answer {
         presence,
-        list_id: last.map(|list| list.id.clone()).unwrap_or_default(),
-        observed_at: last.map(|list| list.began_wall),
+        list_id: kept.map(|list| list.id.clone()).unwrap_or_default(),
+        observed_at: kept.map(|list| list.began_wall),
     }
 }
 

@@ -10,11 +10,11 @@ use proto::{Advice, Fault, FaultKind, v1};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::Call;
 use super::fence::{Fence, Permit, Stop};
 use super::service::{Broker, deadline};
 use super::slots::{Intent, Turn};
 use super::wire::balancers as wire;
-use super::Call;
 use crate::load_balancer::{self, Answer, Outcome, Tenancy};
 
 impl load_balancer::Permit for Permit {
@@ -27,7 +27,11 @@ fn stopped(stop: Stop) -> Fault {
     let (kind, reason, advice) = match stop {
         Stop::CallerGone => (FaultKind::Unreachable, "CALLER_GONE", Advice::BackOff),
         Stop::NewerWriter => (FaultKind::Conflict, "FENCED", Advice::NeverUntilChanged),
-        Stop::Deleted => (FaultKind::Conflict, "SUPERSEDED", Advice::After(Duration::from_secs(1))),
+        Stop::Deleted => (
+            FaultKind::Conflict,
+            "SUPERSEDED",
+            Advice::After(Duration::from_secs(1)),
+        ),
     };
     Fault::new(kind, reason, stop.to_string()).with_advice(advice)
 }
@@ -50,15 +54,24 @@ impl Broker {
         let (demand, ignored) = wire::ensure(&request, &call.served.tenant.policy)?;
         let deadline = deadline(request.wait.as_ref());
         let uid = demand.service.uid.clone();
-        let Some(begun) = self.begin(&call, &fence, (Intent::Ensure, uid.as_str()), deadline).await? else {
-            let answer = Answer { outcome: Outcome::Pending(wire::turn_taken()), changes: 0, notes: ignored };
+        let Some(begun) = self
+            .begin(&call, &fence, (Intent::Ensure, uid.as_str()), deadline)
+            .await?
+        else {
+            let answer = Answer {
+                outcome: Outcome::Pending(wire::turn_taken()),
+                changes: 0,
+                notes: ignored,
+            };
             return Ok(wire::ensured(answer));
         };
         let Begun { permit, caller, turn } = begun;
         let work = async move {
             let version = call.served.version().await;
             let balancers = &call.served.shared.balancers;
-            let answer = balancers.ensure(&tenancy(&call, version), &demand, &permit, deadline).await;
+            let answer = balancers
+                .ensure(&tenancy(&call, version), &demand, &permit, deadline)
+                .await;
             drop(turn);
             answer
         };
@@ -76,15 +89,24 @@ impl Broker {
         let demand = wire::delete(&request)?;
         let deadline = deadline(request.wait.as_ref());
         let uid = demand.service.uid.clone();
-        let Some(begun) = self.begin(&call, &fence, (Intent::Delete, uid.as_str()), deadline).await? else {
-            let answer = Answer { outcome: Outcome::Pending(wire::turn_taken()), changes: 0, notes: Vec::new() };
+        let Some(begun) = self
+            .begin(&call, &fence, (Intent::Delete, uid.as_str()), deadline)
+            .await?
+        else {
+            let answer = Answer {
+                outcome: Outcome::Pending(wire::turn_taken()),
+                changes: 0,
+                notes: Vec::new(),
+            };
             return Ok(wire::deleted(answer));
         };
         let Begun { permit, caller, turn } = begun;
         let work = async move {
             let version = call.served.version().await;
             let balancers = &call.served.shared.balancers;
-            let answer = balancers.delete(&tenancy(&call, version), &demand, &permit, deadline).await;
+            let answer = balancers
+                .delete(&tenancy(&call, version), &demand, &permit, deadline)
+                .await;
             drop(turn);
             answer
         };
@@ -102,13 +124,23 @@ impl Broker {
         match request.request {
             Some(Request::Ensure(request)) => {
                 let (demand, ignored) = wire::ensure(&request, &call.served.tenant.policy)?;
-                Ok(wire::planned(balancers.plan_ensure(&tenancy, &demand).await?, ignored))
+                Ok(wire::planned(
+                    balancers.plan_ensure(&tenancy, &demand).await?,
+                    ignored,
+                ))
             }
             Some(Request::Delete(request)) => {
                 let demand = wire::delete(&request)?;
-                Ok(wire::planned(balancers.plan_delete(&tenancy, &demand).await?, Vec::new()))
+                Ok(wire::planned(
+                    balancers.plan_delete(&tenancy, &demand).await?,
+                    Vec::new(),
+                ))
             }
-            None => Err(Fault::invalid("MISSING_FIELD", "request", "a plan is of an Ensure or of a Delete")),
+            None => Err(Fault::invalid(
+                "MISSING_FIELD",
+                "request",
+                "a plan is of an Ensure or of a Delete",
+            )),
         }
     }
 
@@ -118,7 +150,12 @@ impl Broker {
         request: &v1::ListLoadBalancersRequest,
     ) -> Result<v1::ListLoadBalancersResponse, Fault> {
         let version = call.served.version().await;
-        let list = call.served.shared.balancers.list(&tenancy(call, version), &wire::live(request)).await?;
+        let list = call
+            .served
+            .shared
+            .balancers
+            .list(&tenancy(call, version), &wire::live(request))
+            .await?;
         wire::page(list, request)
     }
 
@@ -133,7 +170,9 @@ impl Broker {
         let cluster = &call.served.tenant.cluster;
         let newer = self.fences.enter(cluster, fence)?;
         let wait = deadline.saturating_duration_since(runtime::clock::now());
-        let Some(turn) = self.slots.turn(cluster, service, intent, wait).await else { return Ok(None) };
+        let Some(turn) = self.slots.turn(cluster, service, intent, wait).await else {
+            return Ok(None);
+        };
         let caller = CancellationToken::new();
         let permit = Permit::new(caller.clone(), newer, turn.deleted.clone());
         // Somebody newer may have come while this call waited.
@@ -154,12 +193,24 @@ impl Broker {
             // The caller may have left.
             let _ = send.send(work.await);
         });
-        let lost = |_| Fault::new(FaultKind::Internal, "CALL_LOST", "the call ended without an answer; this is a fault of the broker");
+        let lost = |_| {
+            Fault::new(
+                FaultKind::Internal,
+                "CALL_LOST",
+                "the call ended without an answer; this is a fault of the broker",
+            )
+        };
         receive.await.map_err(lost)
     }
 }
 
 fn tenancy(call: &Call, version: Option<crate::cloudstack::types::Version>) -> Tenancy<'_> {
     let tenant = &call.served.tenant;
-    Tenancy { api: &call.served.api, scope: &tenant.scope, policy: &tenant.policy, uids: &call.uids, version }
+    Tenancy {
+        api: &call.served.api,
+        scope: &tenant.scope,
+        policy: &tenant.policy,
+        uids: &call.uids,
+        version,
+    }
 }

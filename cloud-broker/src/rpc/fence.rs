@@ -61,15 +61,24 @@ struct Newest {
 
 /// What is known of the writers of all clusters.
 #[derive(Default)]
-pub struct Fences {
-    leases: Mutex<(u64, HashMap<(ClusterName, String), Newest>)>,
+pub(super) struct Fences {
+    leases: Mutex<Leases>,
+}
+
+#[derive(Default)]
+struct Leases {
+    calls: u64,
+    newest: HashMap<(ClusterName, String), Newest>,
 }
 
 impl Fences {
     /// Lets a writer in, or refuses one that was followed by a newer one. The token is cancelled when that happens later.
-    pub fn enter(&self, cluster: &ClusterName, fence: &Fence) -> Result<CancellationToken, Fault> {
+    pub(super) fn enter(&self, cluster: &ClusterName, fence: &Fence) -> Result<CancellationToken, Fault> {
         let mut guard = self.leases.lock();
-        let (calls, leases) = &mut *guard;
+        let Leases {
+            calls,
+            newest: leases,
+        } = &mut *guard;
         *calls += 1;
         let newest = leases
             .entry((cluster.clone(), fence.lease.clone()))
@@ -241,7 +250,7 @@ mod tests {
                 .unwrap();
         }
         assert!(fences.enter(&ClusterName::new("b"), &fence("l", 8)).is_err());
-        assert!(fences.leases.lock().1.len() <= LEASES + 1);
+        assert!(fences.leases.lock().newest.len() <= LEASES + 1);
     }
 
     #[test]

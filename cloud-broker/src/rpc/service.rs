@@ -28,7 +28,7 @@ use crate::metrics::{Metrics, RpcLabels};
 /// Longest message that is read: a wish with all its members, or a look-up with all its keys, is far shorter.
 const MAX_MESSAGE: usize = 2 << 20;
 /// How often agents should ask for a description.
-const REFRESH: Duration = Duration::from_secs(60);
+const REFRESH: Duration = Duration::from_mins(1);
 
 /// What the service is told by the command line.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,7 @@ impl Broker {
         span.in_scope(|| match &result {
             Ok(_) => tracing::debug!(ms = milliseconds(took), "call served"),
             Err(fault) => {
-                tracing::debug!(ms = milliseconds(took), reason = %fault.reason, %fault, "call refused")
+                tracing::debug!(ms = milliseconds(took), reason = %fault.reason, %fault, "call refused");
             }
         });
         result.map(Response::new).map_err(Status::from)

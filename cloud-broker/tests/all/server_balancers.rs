@@ -1,5 +1,7 @@
 //! Calls about load balancers through the socket: answers, fences, turns, callers that leave.
 
+#![expect(clippy::unnecessary_wraps, reason = "fields of messages are optional")]
+
 use std::time::Duration;
 
 use cloudstack_simulator::{Effect, Fault as Script, Handle, Seed};
@@ -119,6 +121,7 @@ fn is_empty(cloud: &Handle) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::too_many_lines, reason = "one story")]
 async fn a_balancer_is_made_listed_planned_and_removed() {
     let cloud = simulator(seed()).await;
     let broker = Running::start(&config(&cloud, "demo", "")).await;
@@ -297,6 +300,10 @@ async fn hanging(cloud: &Handle, agent: &Agent) -> EnsureLoadBalancerRequest {
     request
 }
 
+fn spawn<R: Send + 'static>(task: impl Future<Output = R> + Send + 'static) -> tokio::task::JoinHandle<R> {
+    tokio_util::task::TaskTracker::new().spawn(task)
+}
+
 async fn begun(cloud: &Handle) {
     until(|| cloud.faults().iter().any(|fault| fault.seen > 0)).await;
 }
@@ -307,7 +314,7 @@ async fn a_newer_writer_stops_the_call_of_the_older_one_before_its_next_step() {
     let broker = Running::start(&config(&cloud, "demo", "")).await;
     let agent = broker.agent();
     let request = hanging(&cloud, &agent).await;
-    let older = tokio::spawn({
+    let older = spawn({
         let (agent, request) = (agent.clone(), request.clone());
         async move { ensure(&agent, request).await }
     });
@@ -334,7 +341,7 @@ async fn a_delete_stops_a_running_ensure_and_leaves_nothing() {
     let broker = Running::start(&config(&cloud, "demo", "")).await;
     let agent = broker.agent();
     let request = hanging(&cloud, &agent).await;
-    let running = tokio::spawn({
+    let running = spawn({
         let agent = agent.clone();
         async move { ensure(&agent, request).await }
     });
@@ -365,7 +372,7 @@ async fn a_second_call_of_a_service_waits_for_its_turn_and_is_told_to_ask_again(
     let broker = Running::start(&config(&cloud, "demo", "")).await;
     let agent = broker.agent();
     let request = hanging(&cloud, &agent).await;
-    let running = tokio::spawn({
+    let running = spawn({
         let (agent, request) = (agent.clone(), request.clone());
         async move { settle(&agent, &request).await }
     });
@@ -391,7 +398,7 @@ async fn no_step_is_begun_for_a_caller_that_left() {
     let broker = Running::start(&config(&cloud, "demo", "")).await;
     let agent = broker.agent();
     let request = hanging(&cloud, &agent).await;
-    let running = tokio::spawn({
+    let running = spawn({
         let (agent, request) = (agent.clone(), request.clone());
         async move { ensure(&agent, request).await }
     });

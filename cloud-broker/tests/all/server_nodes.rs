@@ -12,14 +12,14 @@ use super::server_support::{Running, config, named, not_ready, not_ready_for, se
 fn found(presence: Presence) -> Instance {
     match presence {
         Presence::Found(instance) => instance,
-        other => panic!("not found but {other:?}"),
+        other @ (Presence::Gone(_) | Presence::Unknown(_)) => panic!("not found but {other:?}"),
     }
 }
 
 fn why(presence: Presence) -> (Why, String) {
     match presence {
         Presence::Unknown(unknown) => (unknown.why(), unknown.text),
-        other => panic!("not unknown but {other:?}"),
+        other @ (Presence::Found(_) | Presence::Gone(_)) => panic!("not unknown but {other:?}"),
     }
 }
 
@@ -51,7 +51,11 @@ async fn three_nodes_are_found_by_name_with_one_call() {
     assert_eq!(first.power(), instance::Power::Running);
     assert_eq!(first.region, "north");
     assert!(!first.zone.is_empty() && !first.instance_type.is_empty());
-    let kinds: Vec<_> = first.addresses.iter().map(|address| address.r#type()).collect();
+    let kinds: Vec<_> = first
+        .addresses
+        .iter()
+        .map(proto::v1::NodeAddress::r#type)
+        .collect();
     assert_eq!(
         kinds,
         [node_address::Type::InternalIp, node_address::Type::Hostname]

@@ -1,8 +1,8 @@
 //! A certificate authority with a server and clients.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
-    SanType,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, SanType,
 };
 
 /// An authority with its files.
@@ -14,7 +14,9 @@ pub(crate) struct Pki {
 impl Pki {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "test authority");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "test authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -36,7 +38,9 @@ impl Pki {
     /// A certificate for the agent of a cluster; its path.
     pub(crate) fn client(&self, cluster: &str) -> String {
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "spiffe://a/agent");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "spiffe://a/agent");
         let uri = format!("spiffe://{cluster}/agent");
         params.subject_alt_names = vec![SanType::URI(uri.try_into().unwrap())];
         self.issue(cluster, params, ExtendedKeyUsagePurpose::ClientAuth)

@@ -35,7 +35,7 @@ impl Process {
         let (text, errors) = (Arc::clone(&said), child.stderr.take().unwrap());
         std::thread::spawn(move || {
             for line in BufReader::new(errors).lines().map_while(Result::ok) {
-                text.lock().push_str(&format!("{line}\n"));
+                text.lock().extend([line.as_str(), "\n"]);
             }
         });
         Self { child, said }

@@ -21,7 +21,11 @@ use super::client_support::until;
 
 /// The account of most tests, with three machines in one network.
 pub(crate) fn seed() -> Seed {
-    Seed::builder().account("demo").network("demo", "k8s", "127.101.0.0/24").machines("k8s", "node-", 3).build()
+    Seed::builder()
+        .account("demo")
+        .network("demo", "k8s", "127.101.0.0/24")
+        .machines("k8s", "node-", 3)
+        .build()
 }
 
 pub(crate) async fn simulator(seed: Seed) -> Handle {
@@ -77,11 +81,17 @@ impl Running {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let at = folder.path().display().to_string();
-        let mut line: Vec<String> = ["cloud-broker", "--cloud-config", "{}/cloud.conf", "--secure-port", "0"]
-            .iter()
-            .chain(flags)
-            .map(|word| word.replace("{}", &at))
-            .collect();
+        let mut line: Vec<String> = [
+            "cloud-broker",
+            "--cloud-config",
+            "{}/cloud.conf",
+            "--secure-port",
+            "0",
+        ]
+        .iter()
+        .chain(flags)
+        .map(|word| word.replace("{}", &at))
+        .collect();
         if !flags.contains(&"--listen") {
             line.extend(["--listen".to_owned(), format!("unix://{at}/run/broker.sock")]);
         }
@@ -118,8 +128,9 @@ impl Running {
     /// The number that a line of the scrape ends with.
     pub(crate) fn metric(&self, line: &str) -> Option<f64> {
         let scrape = self.host.scrape();
-        let found = scrape.lines().find_map(|text| text.strip_prefix(line)?.trim().parse().ok());
-        found
+        scrape
+            .lines()
+            .find_map(|text| text.strip_prefix(line)?.trim().parse().ok())
     }
 
     pub(crate) async fn stop(self) {
@@ -137,23 +148,47 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn new(channel: Channel) -> Self {
-        let caller = Caller { cluster_uid: "cluster-1".into(), process_id: "p1".into(), version: "test".into() };
-        Self { client: CloudBrokerClient::new(channel), caller }
+        let caller = Caller {
+            cluster_uid: "cluster-1".into(),
+            process_id: "p1".into(),
+            version: "test".into(),
+        };
+        Self {
+            client: CloudBrokerClient::new(channel),
+            caller,
+        }
     }
 
     pub(crate) fn saying(&self, uid: &str) -> Self {
-        let caller = Caller { cluster_uid: uid.into(), ..self.caller.clone() };
-        Self { caller, ..self.clone() }
+        let caller = Caller {
+            cluster_uid: uid.into(),
+            ..self.caller.clone()
+        };
+        Self {
+            caller,
+            ..self.clone()
+        }
     }
 
     pub(crate) async fn describe(&self) -> Result<DescribeResponse, Fault> {
-        let request = DescribeRequest { caller: Some(self.caller.clone()) };
+        let request = DescribeRequest {
+            caller: Some(self.caller.clone()),
+        };
         Ok(self.client.clone().describe(request).await?.into_inner())
     }
 
     pub(crate) async fn look_up(&self, keys: Vec<InstanceKey>) -> Result<Vec<InstanceResult>, Fault> {
-        let request = LookupInstancesRequest { caller: Some(self.caller.clone()), keys };
-        Ok(self.client.clone().lookup_instances(request).await?.into_inner().results)
+        let request = LookupInstancesRequest {
+            caller: Some(self.caller.clone()),
+            keys,
+        };
+        Ok(self
+            .client
+            .clone()
+            .lookup_instances(request)
+            .await?
+            .into_inner()
+            .results)
     }
 
     pub(crate) async fn look_up_one(&self, key: InstanceKey) -> instance_result::Presence {
@@ -165,26 +200,40 @@ impl Agent {
     /// Reasons of the present findings of a severity.
     pub(crate) async fn findings(&self, severity: finding::Severity) -> Vec<String> {
         let findings = self.describe().await.unwrap().findings;
-        findings.into_iter().filter(|finding| finding.severity() == severity).map(|finding| finding.reason).collect()
+        findings
+            .into_iter()
+            .filter(|finding| finding.severity() == severity)
+            .map(|finding| finding.reason)
+            .collect()
     }
 }
 
 /// A key as an agent has it before the node has a provider id.
 pub(crate) fn named(name: &str) -> InstanceKey {
-    InstanceKey { node_uid: format!("uid-{name}"), node_name: name.to_owned(), ..InstanceKey::default() }
+    InstanceKey {
+        node_uid: format!("uid-{name}"),
+        node_name: name.to_owned(),
+        ..InstanceKey::default()
+    }
 }
 
 /// A key as an agent has it afterwards.
 pub(crate) fn with_id(name: &str, id: &str) -> InstanceKey {
-    InstanceKey { machine_id: Some(id.to_owned()), ..named(name) }
+    InstanceKey {
+        machine_id: Some(id.to_owned()),
+        ..named(name)
+    }
 }
 
 /// The same, of a node that has not been Ready for a minute.
 pub(crate) fn not_ready(key: InstanceKey) -> InstanceKey {
-    not_ready_for(key, Duration::from_secs(60))
+    not_ready_for(key, Duration::from_mins(1))
 }
 
 /// The same, of a node that has not been Ready for so long.
 pub(crate) fn not_ready_for(key: InstanceKey, ago: Duration) -> InstanceKey {
-    InstanceKey { not_ready_for: prost_types::Duration::try_from(ago).ok(), ..key }
+    InstanceKey {
+        not_ready_for: prost_types::Duration::try_from(ago).ok(),
+        ..key
+    }
 }

@@ -218,8 +218,7 @@ impl<'s> Scanner<'s> {
         self.skip_blanks();
         loop {
             match self.rest.peek().copied() {
-                None if value.quoted => return Err(unclosed(key)),
-                Some('\n') if value.quoted => return Err(unclosed(key)),
+                None | Some('\n') if value.quoted => return Err(unclosed(key)),
                 None | Some('\n') => break,
                 Some(';' | '#') if !value.quoted => break,
                 Some('\\') => {

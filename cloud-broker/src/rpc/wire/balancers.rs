@@ -7,8 +7,8 @@ use std::time::Duration;
 use proto::{Fault, v1};
 
 use crate::load_balancer::{
-    AdoptionHint, Answer, Demand, Departed, DialectWish, Farewell, Impact, Note, Outcome, Preview, Served, ServiceRef,
-    Severity, Summary, Wait, Wish,
+    AdoptionHint, Answer, Demand, Departed, DialectWish, Farewell, Impact, Note, Outcome, Preview, Served,
+    ServiceRef, Severity, Summary, Wait, Wish,
 };
 use crate::tenant::{NameOrId, Policy};
 
@@ -25,7 +25,14 @@ pub(in crate::rpc) fn ensure(
 ) -> Result<(Demand<Wish>, Vec<Note>), Fault> {
     let service = ServiceRef::from_proto(request.r#ref.as_ref())?;
     let (goal, notes) = Wish::from_proto(request.wish.as_ref(), policy)?;
-    Ok((Demand { service, published: published(&request.published)?, goal }, notes))
+    Ok((
+        Demand {
+            service,
+            published: published(&request.published)?,
+            goal,
+        },
+        notes,
+    ))
 }
 
 /// Reads a Delete.
@@ -37,13 +44,20 @@ pub(in crate::rpc) fn delete(request: &v1::DeleteLoadBalancerRequest) -> Result<
         adoption: AdoptionHint::from_proto(request.adoption.as_ref()),
     };
     let service = ServiceRef::from_proto(request.r#ref.as_ref())?;
-    Ok(Demand { service, published: published(&request.published)?, goal })
+    Ok(Demand {
+        service,
+        published: published(&request.published)?,
+        goal,
+    })
 }
 
 /// A status may carry what is no address, such as a host name; it is not ours to remove anything for.
 fn published(texts: &[String]) -> Result<Vec<IpAddr>, Fault> {
     if texts.len() > MAX_PUBLISHED {
-        let text = format!("{} published addresses are too many; at most {MAX_PUBLISHED} are allowed", texts.len());
+        let text = format!(
+            "{} published addresses are too many; at most {MAX_PUBLISHED} are allowed",
+            texts.len()
+        );
         return Err(Fault::invalid("TOO_MANY_PUBLISHED", "published", text));
     }
     Ok(texts.iter().filter_map(|text| text.parse().ok()).collect())
@@ -54,7 +68,10 @@ pub(in crate::rpc) fn ensured(answer: Answer<Served>) -> v1::EnsureLoadBalancerR
     use v1::ensure_load_balancer_response::Outcome as Wire;
     let outcome = match answer.outcome {
         Outcome::Settled(served) => Wire::Settled(v1::LoadBalancerSettled {
-            ingress: vec![v1::Ingress { ip: served.ingress.ip.to_string(), proxy: served.ingress.proxy }],
+            ingress: vec![v1::Ingress {
+                ip: served.ingress.ip.to_string(),
+                proxy: served.ingress.proxy,
+            }],
             leaving: served.leaving.iter().map(ToString::to_string).collect(),
             outputs: Some(v1::Outputs {
                 address_id: served.outputs.address_id.to_string(),
@@ -65,7 +82,10 @@ pub(in crate::rpc) fn ensured(answer: Answer<Served>) -> v1::EnsureLoadBalancerR
         }),
         Outcome::Pending(wait) => Wire::Pending(pending(wait)),
     };
-    v1::EnsureLoadBalancerResponse { outcome: Some(outcome), notes: notes(answer.notes) }
+    v1::EnsureLoadBalancerResponse {
+        outcome: Some(outcome),
+        notes: notes(answer.notes),
+    }
 }
 
 /// The answer of a Delete.
@@ -79,7 +99,10 @@ pub(in crate::rpc) fn deleted(answer: Answer<Departed>) -> v1::DeleteLoadBalance
         }),
         Outcome::Pending(wait) => Wire::Pending(pending(wait)),
     };
-    v1::DeleteLoadBalancerResponse { outcome: Some(outcome), notes: notes(answer.notes) }
+    v1::DeleteLoadBalancerResponse {
+        outcome: Some(outcome),
+        notes: notes(answer.notes),
+    }
 }
 
 fn pending(wait: Wait) -> v1::Pending {
@@ -137,7 +160,11 @@ pub(in crate::rpc) fn planned(preview: Preview, ignored: Vec<Note>) -> v1::PlanL
 
 /// UIDs of live Services as marks carry them.
 pub(in crate::rpc) fn live(request: &v1::ListLoadBalancersRequest) -> BTreeSet<String> {
-    request.live_service_uids.iter().map(|uid| uid.to_ascii_lowercase()).collect()
+    request
+        .live_service_uids
+        .iter()
+        .map(|uid| uid.to_ascii_lowercase())
+        .collect()
 }
 
 /// One page. The token is the place of its first entry, so that a list that changes in between may skip or repeat some.
@@ -145,7 +172,13 @@ pub(in crate::rpc) fn page(
     list: Vec<Summary>,
     request: &v1::ListLoadBalancersRequest,
 ) -> Result<v1::ListLoadBalancersResponse, Fault> {
-    let wrong = || Fault::invalid("BAD_PAGE_TOKEN", "page_token", "this is no page token of this broker; begin anew");
+    let wrong = || {
+        Fault::invalid(
+            "BAD_PAGE_TOKEN",
+            "page_token",
+            "this is no page token of this broker; begin anew",
+        )
+    };
     let first: usize = match request.page_token.as_str() {
         "" => 0,
         token => token.parse().map_err(|_| wrong())?,
@@ -155,9 +188,16 @@ pub(in crate::rpc) fn page(
         size => size.min(MAX_PAGE),
     };
     let next = first.saturating_add(size);
-    let next_page_token = if next < list.len() { next.to_string() } else { String::new() };
+    let next_page_token = if next < list.len() {
+        next.to_string()
+    } else {
+        String::new()
+    };
     let load_balancers = list.into_iter().skip(first).take(size).map(summary).collect();
-    Ok(v1::ListLoadBalancersResponse { load_balancers, next_page_token })
+    Ok(v1::ListLoadBalancersResponse {
+        load_balancers,
+        next_page_token,
+    })
 }
 
 fn summary(summary: Summary) -> v1::LoadBalancerSummary {
@@ -177,12 +217,19 @@ mod tests {
     use super::*;
 
     fn list(count: usize) -> Vec<Summary> {
-        let one = |number: usize| Summary { service_uid: number.to_string(), ..Summary::default() };
+        let one = |number: usize| Summary {
+            service_uid: number.to_string(),
+            ..Summary::default()
+        };
         (0..count).map(one).collect()
     }
 
     fn request(page_size: u32, page_token: &str) -> v1::ListLoadBalancersRequest {
-        v1::ListLoadBalancersRequest { page_size, page_token: page_token.into(), ..Default::default() }
+        v1::ListLoadBalancersRequest {
+            page_size,
+            page_token: page_token.into(),
+            ..Default::default()
+        }
     }
 
     #[test]
@@ -191,7 +238,12 @@ mod tests {
         let mut seen = Vec::new();
         loop {
             let answer = page(list(5), &request(2, &token)).unwrap();
-            seen.extend(answer.load_balancers.into_iter().map(|summary| summary.service_uid));
+            seen.extend(
+                answer
+                    .load_balancers
+                    .into_iter()
+                    .map(|summary| summary.service_uid),
+            );
             token = answer.next_page_token;
             if token.is_empty() {
                 break;
@@ -200,17 +252,31 @@ mod tests {
         assert_eq!(seen, ["0", "1", "2", "3", "4"]);
         assert_eq!(page(list(5), &request(0, "")).unwrap().load_balancers.len(), 5);
         assert_eq!(page(list(5), &request(1, "99")).unwrap().load_balancers.len(), 0);
-        assert_eq!(page(list(600), &request(u32::MAX, "")).unwrap().load_balancers.len(), MAX_PAGE);
+        assert_eq!(
+            page(list(600), &request(u32::MAX, ""))
+                .unwrap()
+                .load_balancers
+                .len(),
+            MAX_PAGE
+        );
     }
 
     #[test]
     fn a_token_of_somebody_else_is_refused() {
-        assert_eq!(page(list(1), &request(1, "x")).unwrap_err().field.as_deref(), Some("page_token"));
+        assert_eq!(
+            page(list(1), &request(1, "x")).unwrap_err().field.as_deref(),
+            Some("page_token")
+        );
     }
 
     #[test]
     fn what_is_no_address_is_not_published() {
-        assert_eq!(published(&["192.0.2.1".into(), "lb.example".into()]).unwrap().len(), 1);
+        assert_eq!(
+            published(&["192.0.2.1".into(), "lb.example".into()])
+                .unwrap()
+                .len(),
+            1
+        );
         assert!(published(&vec![String::new(); MAX_PUBLISHED + 1]).is_err());
     }
 }
