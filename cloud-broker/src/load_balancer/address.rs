@@ -16,8 +16,8 @@ use super::outcome::{Note, Wait};
 use super::ownership::{Claim, Proof, jobs};
 use super::plan::{Context, Impact, Phase, Planned, Step};
 use super::wish::Wish;
-use crate::cloudstack::types::{AddressId, AddressState, JobId, Network, PublicIpAddress};
 use crate::cloudstack::Associate;
+use crate::cloudstack::types::{AddressId, AddressState, JobId, Network, PublicIpAddress};
 use crate::tenant::AddressSharing;
 
 /// How long a server keeps the record of a job, with some room: an older address can't be proved by one.
@@ -78,42 +78,73 @@ pub(crate) fn decide(cx: &Context<'_>, wish: &Wish, network: &Network) -> Decisi
 /// with most wanted rules.
 fn present(cx: &Context<'_>, wish: &Wish, network: &Network) -> Result<Option<Site>, Decision> {
     let in_network = |id: &&AddressId| {
-        cx.survey.mine_on(id).any(|claimed| claimed.rule.network_id.as_ref().is_none_or(|other| *other == network.id))
+        cx.survey.mine_on(id).any(|claimed| {
+            claimed
+                .rule
+                .network_id
+                .as_ref()
+                .is_none_or(|other| *other == network.id)
+        })
     };
     let addresses = cx.survey.addresses();
     let best = addresses.iter().filter(in_network).max_by_key(|id| {
         let ip = ip_of(cx, id);
         let wanted = |port: u16| wish.port(port).is_some();
-        let rules =
-            cx.survey.mine_on(id).filter(|claimed| claimed.serves() && wanted(claimed.rule.public_port)).count();
+        let rules = cx
+            .survey
+            .mine_on(id)
+            .filter(|claimed| claimed.serves() && wanted(claimed.rule.public_port))
+            .count();
         let published = ip.is_some_and(|ip| cx.published.contains(&ip));
-        (ip.is_some() && ip == wish.requested, published, rules, std::cmp::Reverse((*id).clone()))
+        (
+            ip.is_some() && ip == wish.requested,
+            published,
+            rules,
+            std::cmp::Reverse((*id).clone()),
+        )
     });
     let Some(id) = best else { return Ok(None) };
     let Some(address) = cx.observation.address(id) else {
         if !cx.observation.invisible.contains(id) {
             return Err(Decision::Need(vec![Need::Address(id.clone())]));
         }
-        let text = format!("rules of the service are on address {id}, which is not visible to the keys of the broker");
-        return Err(wait(Wait::for_a_change("ADDRESS_NOT_VISIBLE", &text), None, "AddressNotVisible", text));
+        let text = format!(
+            "rules of the service are on address {id}, which is not visible to the keys of the broker"
+        );
+        return Err(wait(
+            Wait::for_a_change("ADDRESS_NOT_VISIBLE", &text),
+            None,
+            "AddressNotVisible",
+            text,
+        ));
     };
     let word = cx.survey.word(cx.identity, cx.observation, id);
     if address.state == AddressState::Releasing && word == AddressWord::Own {
         return Err(Decision::First(Box::new(release_again(address))));
     }
-    Ok(Some(Site { address: id.clone(), ip: address.ip, word }))
+    Ok(Some(Site {
+        address: id.clone(),
+        ip: address.ip,
+        word,
+    }))
 }
 
 fn ip_of(cx: &Context<'_>, id: &AddressId) -> Option<IpAddr> {
     let by_rule = || cx.survey.mine_on(id).find_map(|claimed| claimed.rule.ip);
-    cx.observation.address(id).map(|address| address.ip).or_else(by_rule)
+    cx.observation
+        .address(id)
+        .map(|address| address.ip)
+        .or_else(by_rule)
 }
 
 /// A release that failed half-way is done again before anything else.
 pub(crate) fn release_again(address: &PublicIpAddress) -> Planned {
     Planned {
         phase: Phase::Repair,
-        step: Step::Release { address: address.id.clone(), ip: address.ip },
+        step: Step::Release {
+            address: address.id.clone(),
+            ip: address.ip,
+        },
         reason: "its release was begun and did not end".to_owned(),
         impact: Impact::None,
     }
@@ -149,9 +180,15 @@ fn unavailable(ip: IpAddr, meanwhile: Option<Site>, why: &str) -> Decision {
     let text = format!("the requested address {ip} can't be had: {why}");
     let wait_for = Wait::for_a_change("ADDRESS_UNAVAILABLE", &text);
     match wait(wait_for, meanwhile, "AddressUnavailable", text) {
-        Decision::Wait { wait, meanwhile, note } => {
-            Decision::Wait { wait, meanwhile, note: note.about("requested_address") }
-        }
+        Decision::Wait {
+            wait,
+            meanwhile,
+            note,
+        } => Decision::Wait {
+            wait,
+            meanwhile,
+            note: note.about("requested_address"),
+        },
         other => other,
     }
 }
@@ -162,10 +199,16 @@ fn use_requested(cx: &Context<'_>, address: &PublicIpAddress, network: &Network)
         Decision::Refused(Fault::new(FaultKind::Conflict, reason, text).with_field("requested_address"))
     };
     if let Err(why) = network::may_use(network, address) {
-        return refused("ADDRESS_NOT_USABLE", format!("the requested address {} can't be used: {why}", address.ip));
+        return refused(
+            "ADDRESS_NOT_USABLE",
+            format!("the requested address {} can't be used: {why}", address.ip),
+        );
     }
     if let Err(why) = may_share(cx, address) {
-        return refused("ADDRESS_NOT_SHARED", format!("the requested address {} can't be used: {why}", address.ip));
+        return refused(
+            "ADDRESS_NOT_SHARED",
+            format!("the requested address {} can't be used: {why}", address.ip),
+        );
     }
     if cx.observation.rules_on(&address.id).next().is_none() && is_recent(cx, address) {
         match jobs(cx.identity, cx.observation, address) {
@@ -175,7 +218,11 @@ fn use_requested(cx: &Context<'_>, address: &PublicIpAddress, network: &Network)
         }
     }
     let word = cx.survey.word(cx.identity, cx.observation, &address.id);
-    Decision::At(Site { address: address.id.clone(), ip: address.ip, word })
+    Decision::At(Site {
+        address: address.id.clone(),
+        ip: address.ip,
+        word,
+    })
 }
 
 fn may_share(cx: &Context<'_>, address: &PublicIpAddress) -> Result<(), String> {
@@ -184,10 +231,16 @@ fn may_share(cx: &Context<'_>, address: &PublicIpAddress) -> Result<(), String> 
         match (other.claim, cx.policy.address_sharing) {
             (Claim::OtherCluster, _) => return Err(format!("another cluster's rule {rule} is on it")),
             (Claim::Sibling, AddressSharing::None) => {
-                return Err(format!("another service's rule {rule} is on it, and services of this cluster share none"));
+                return Err(format!(
+                    "another service's rule {rule} is on it, and services of this cluster share none"
+                ));
             }
             (Claim::Sibling, AddressSharing::Namespace) => {
-                let service = other.mark.as_ref().map(|mark| mark.service.as_str()).unwrap_or_default();
+                let service = other
+                    .mark
+                    .as_ref()
+                    .map(|mark| mark.service.as_str())
+                    .unwrap_or_default();
                 let namespace = cx.observation.namespaces.get(service);
                 if namespace != Some(&cx.identity.service.namespace) {
                     return Err(format!(
@@ -225,7 +278,11 @@ fn acquire(cx: &Context<'_>, network: &Network) -> Decision {
                     return Decision::First(Box::new(release_again(address)));
                 }
                 let (id, ip) = (address.id.clone(), address.ip);
-                return Decision::At(Site { address: id, ip, word: AddressWord::Own });
+                return Decision::At(Site {
+                    address: id,
+                    ip,
+                    word: AddressWord::Own,
+                });
             }
             Proof::NotTaken(_) => {}
         }
@@ -235,13 +292,21 @@ fn acquire(cx: &Context<'_>, network: &Network) -> Decision {
     }
     let free = cx.observation.free.iter().flatten();
     let usable = free.filter(|address| {
-        address.state == AddressState::Free && address.ip.is_ipv4() && cx.policy.allowed_addresses.admit(address.ip)
+        address.state == AddressState::Free
+            && address.ip.is_ipv4()
+            && cx.policy.allowed_addresses.admit(address.ip)
     });
     match usable.max_by_key(|address| rank(cx, &address.id)) {
         Some(address) => take(cx, address, network, None),
         None => {
-            let text = "no public address is free that this cluster may use; release one or add a range".to_owned();
-            wait(Wait::for_a_change("NO_FREE_ADDRESS", &text), None, "NoFreeAddress", text)
+            let text =
+                "no public address is free that this cluster may use; release one or add a range".to_owned();
+            wait(
+                Wait::for_a_change("NO_FREE_ADDRESS", &text),
+                None,
+                "NoFreeAddress",
+                text,
+            )
         }
     }
 }
@@ -257,9 +322,13 @@ pub(crate) fn leftovers<'c>(cx: &'c Context<'_>) -> impl Iterator<Item = &'c Pub
     })
 }
 
+/// Whether a job may prove the address. A source NAT address needs no proof: it is never released, and its network would
+/// have one anyway.
 fn is_recent(cx: &Context<'_>, address: &PublicIpAddress) -> bool {
-    address.allocated.is_none_or(|at| at.after(PROVABLE) >= cx.observation.now)
-        && address.state != AddressState::Free
+    let provable = address
+        .allocated
+        .is_some_and(|at| at.after(PROVABLE) >= cx.observation.now);
+    !address.is_source_nat && (provable || address.state == AddressState::Allocating)
 }
 
 /// The highest wins: the same for every broker and every try, and another for every Service.
@@ -270,12 +339,19 @@ fn rank(cx: &Context<'_>, address: &AddressId) -> [u8; 32] {
 fn take(cx: &Context<'_>, address: &PublicIpAddress, network: &Network, present: Option<Site>) -> Decision {
     if cx.observation.lost_associates >= MOST_LOST {
         let text = format!("{MOST_LOST} addresses in a row were taken by others; trying again later");
-        return wait(Wait::for_a_change("ADDRESS_NOT_OBTAINED", &text), present, "AddressNotObtained", text);
+        return wait(
+            Wait::for_a_change("ADDRESS_NOT_OBTAINED", &text),
+            present,
+            "AddressNotObtained",
+            text,
+        );
     }
     if let Some(most) = cx.policy.max_public_ips
         && cx.survey.own_addresses(cx.identity, cx.observation) >= usize::try_from(most).unwrap_or(usize::MAX)
     {
-        let text = format!("the cluster has the {most} public addresses that its section of the configuration allows");
+        let text = format!(
+            "the cluster has the {most} public addresses that its section of the configuration allows"
+        );
         return Decision::Refused(Fault::new(FaultKind::Quota, "MAX_PUBLIC_IPS", text));
     }
     let job = match jobs(cx.identity, cx.observation, address) {
@@ -289,15 +365,26 @@ fn take(cx: &Context<'_>, address: &PublicIpAddress, network: &Network, present:
     } else {
         "the service has no address"
     };
-    let request = Associate { target: network::target(network), ip: address.ip, job };
+    let request = Associate {
+        target: network::target(network),
+        ip: address.ip,
+        job,
+    };
     Decision::First(Box::new(Planned {
         phase: Phase::Acquire,
-        step: Step::Associate { request, address: address.id.clone() },
+        step: Step::Associate {
+            request,
+            address: address.id.clone(),
+        },
         reason: reason.to_owned(),
         impact: Impact::None,
     }))
 }
 
 fn wait(wait: Wait, meanwhile: Option<Site>, reason: &'static str, text: String) -> Decision {
-    Decision::Wait { wait, meanwhile, note: Note::warning(reason, text) }
+    Decision::Wait {
+        wait,
+        meanwhile,
+        note: Note::warning(reason, text),
+    }
 }

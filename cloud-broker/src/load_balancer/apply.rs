@@ -35,7 +35,9 @@ pub(super) async fn apply(api: &Api, turns: &Turns, step: &Step) -> Result<Answe
             };
             answered.address = Some(api.associate(turn, request).await?.finished().await?);
         }
-        Step::CreateRule { rule, check_network, .. } => return create_rule(api, rule, *check_network).await,
+        Step::CreateRule {
+            rule, check_network, ..
+        } => return create_rule(api, rule, *check_network).await,
         Step::UpdateRule { rule, change, .. } => api.update_rule(rule, change).await?.finished().await?,
         Step::DeleteRule { rule, .. } => gone_is_fine(finished(api.delete_rule(rule).await).await)?,
         Step::Assign { rule, machines, .. } => api.assign(rule, machines).await?.finished().await?,
@@ -43,16 +45,24 @@ pub(super) async fn apply(api: &Api, turns: &Turns, step: &Step) -> Result<Answe
         Step::OpenFirewall { rule, .. } => {
             answered.firewall = Some(api.create_firewall_rule(rule).await?.finished().await?);
         }
-        Step::CloseFirewall { rule, .. } => gone_is_fine(finished(api.delete_firewall_rule(rule).await).await)?,
+        Step::CloseFirewall { rule, .. } => {
+            gone_is_fine(finished(api.delete_firewall_rule(rule).await).await)?
+        }
         Step::AllowInAcl(item) => answered.acl = Some(api.create_acl_item(item).await?.finished().await?),
         Step::DropFromAcl { item, .. } => gone_is_fine(finished(api.delete_acl_item(item).await).await)?,
         Step::Tag { address, tag, .. } => {
             let resource = TaggedResource::Address(address.clone());
-            api.create_tags(&resource, std::slice::from_ref(tag)).await?.finished().await?;
+            api.create_tags(&resource, std::slice::from_ref(tag))
+                .await?
+                .finished()
+                .await?;
         }
         Step::Untag { address, tag, .. } => {
             let resource = TaggedResource::Address(address.clone());
-            api.delete_tags(&resource, std::slice::from_ref(tag)).await?.finished().await?;
+            api.delete_tags(&resource, std::slice::from_ref(tag))
+                .await?
+                .finished()
+                .await?;
         }
         Step::Release { address, .. } => {
             let own;
@@ -74,22 +84,35 @@ pub(super) async fn apply(api: &Api, turns: &Turns, step: &Step) -> Result<Answe
 async fn create_rule(api: &Api, rule: &CreateRule, check_network: bool) -> Result<Answered, ApiError> {
     if !check_network {
         let id = api.create_rule_at_once(rule).await?.map(|id| id.to_string());
-        return Ok(Answered { id, ..Answered::default() });
+        return Ok(Answered {
+            id,
+            ..Answered::default()
+        });
     }
     let made = api.create_rule(rule).await?.finished().await?;
-    if made.network_id.as_ref().is_some_and(|network| *network != rule.network) {
+    if made
+        .network_id
+        .as_ref()
+        .is_some_and(|network| *network != rule.network)
+    {
         // It serves nothing yet, and would serve the wrong machines.
         finished(api.delete_rule(&made.id).await).await?;
-        let text = "the server made it for another network of the vpc, since the address carries rules for that one";
+        let text =
+            "the server made it for another network of the vpc, since the address carries rules for that one";
         let code = None;
-        return Err(ApiError::Conflict(Refusal { command: Command::CreateLoadBalancerRule, code, text: text.to_owned() }));
+        return Err(ApiError::Conflict(Refusal {
+            command: Command::CreateLoadBalancerRule,
+            code,
+            text: text.to_owned(),
+        }));
     }
-    Ok(Answered { rule: Some(made), ..Answered::default() })
+    Ok(Answered {
+        rule: Some(made),
+        ..Answered::default()
+    })
 }
 
-async fn finished(
-    started: Result<crate::cloudstack::Started<()>, ApiError>,
-) -> Result<(), ApiError> {
+async fn finished(started: Result<crate::cloudstack::Started<()>, ApiError>) -> Result<(), ApiError> {
     started?.finished().await
 }
 

@@ -75,24 +75,43 @@ impl Board {
             unseen: BTreeMap::new(),
             loose: BTreeSet::new(),
         };
-        Self { known: Mutex::new(known), reading: Mutex::default() }
+        Self {
+            known: Mutex::new(known),
+            reading: Mutex::default(),
+        }
     }
 
     /// Everything that is known, for one call.
-    pub(super) fn observation(&self, now: Timestamp, features: Features, oldest_membership: Instant) -> Observation {
+    pub(super) fn observation(
+        &self,
+        now: Timestamp,
+        features: Features,
+        oldest_membership: Instant,
+    ) -> Observation {
         let known = self.known.lock();
-        let mut observation = Observation { now, features, ..known.seen.clone() };
+        let mut observation = Observation {
+            now,
+            features,
+            ..known.seen.clone()
+        };
         observation.forget_looks();
         observation.firewall_read = known.began.contains_key(&Part::Firewall);
         observation.members.retain(|rule, _| {
-            known.confirmed.get(rule).is_some_and(|confirmed| *confirmed >= oldest_membership)
+            known
+                .confirmed
+                .get(rule)
+                .is_some_and(|confirmed| *confirmed >= oldest_membership)
         });
         observation
     }
 
     /// Whether a list is there that began to be read at this time or later.
     pub(super) fn has(&self, part: &Part, oldest: Instant) -> bool {
-        self.known.lock().began.get(part).is_some_and(|began| *began >= oldest)
+        self.known
+            .lock()
+            .began
+            .get(part)
+            .is_some_and(|began| *began >= oldest)
     }
 
     /// Reads a list, unless it is there already or somebody else just reads it.
@@ -151,7 +170,11 @@ impl Board {
         let mut known = self.known.lock();
         let mut read = Observation::empty(known.seen.now, known.seen.features);
         put(&mut read, list.into_items());
-        for (_, change) in known.changes.iter().filter(|(at, change)| *at >= began && part.shows(change)) {
+        for (_, change) in known
+            .changes
+            .iter()
+            .filter(|(at, change)| *at >= began && part.shows(change))
+        {
             read.apply(change);
         }
         part.move_over(read, &mut known.seen);
@@ -168,7 +191,11 @@ impl Board {
     pub(super) fn changed(&self, changes: &[Change]) {
         let now = runtime::clock::now();
         let mut known = self.known.lock();
-        while known.changes.front().is_some_and(|(at, _)| at.elapsed() > REMEMBER_CHANGES) {
+        while known
+            .changes
+            .front()
+            .is_some_and(|(at, _)| at.elapsed() > REMEMBER_CHANGES)
+        {
             known.changes.pop_front();
         }
         for change in changes {
@@ -190,8 +217,13 @@ impl Board {
     /// Remembers the members after a change of ours: sure enough to plan on, and to be read again before long.
     pub(super) fn members_changed(&self, rule: &RuleId, members: &BTreeSet<MachineId>, drift: Duration) {
         let now = runtime::clock::now();
-        let soon = now.checked_sub(drift.saturating_sub(CONFIRM_CHANGE)).unwrap_or(now);
-        self.known.lock().seen.apply(&Change::Members(rule.clone(), members.clone()));
+        let soon = now
+            .checked_sub(drift.saturating_sub(CONFIRM_CHANGE))
+            .unwrap_or(now);
+        self.known
+            .lock()
+            .seen
+            .apply(&Change::Members(rule.clone(), members.clone()));
         self.members(rule, members, soon);
     }
 
@@ -212,7 +244,9 @@ impl Board {
     pub(super) fn unseen(&self, machine: &MachineId, for_a_while: Duration) -> bool {
         let now = runtime::clock::now();
         let mut known = self.known.lock();
-        known.unseen.retain(|_, since| now.duration_since(*since) < for_a_while);
+        known
+            .unseen
+            .retain(|_, since| now.duration_since(*since) < for_a_while);
         known.unseen.insert(machine.clone(), now).is_none()
     }
 
@@ -236,7 +270,11 @@ impl Board {
 
     /// Remembers which namespace a Service is in.
     pub(super) fn heard_of(&self, service: &str, namespace: &str) {
-        self.known.lock().seen.namespaces.insert(service.to_owned(), namespace.to_owned());
+        self.known
+            .lock()
+            .seen
+            .namespaces
+            .insert(service.to_owned(), namespace.to_owned());
     }
 }
 

@@ -32,7 +32,9 @@ pub struct Summary {
 pub(super) fn list(uids: &ClusterUids, seen: &Observation, live: &BTreeSet<String>) -> Vec<Summary> {
     let mut services: BTreeMap<String, Summary> = BTreeMap::new();
     for rule in &seen.rules {
-        let Some(mark) = Mark::find(&rule.description).filter(|mark| is_ours(uids, mark, live)) else { continue };
+        let Some(mark) = Mark::find(&rule.description).filter(|mark| is_ours(uids, mark, live)) else {
+            continue;
+        };
         let summary = services.entry(mark.service.clone()).or_default();
         summary.service_uid.clone_from(&mark.service);
         summary.addresses.extend(rule.ip);
@@ -49,14 +51,19 @@ pub(super) fn list(uids: &ClusterUids, seen: &Observation, live: &BTreeSet<Strin
         })
         .collect();
     let unused = seen.addresses.iter().filter(|address| {
-        address.tags.iter().any(|tag| tag.key.eq_ignore_ascii_case(TAG_KEY) && uids.are_ours(&tag.value))
+        address
+            .tags
+            .iter()
+            .any(|tag| tag.key.eq_ignore_ascii_case(TAG_KEY) && uids.are_ours(&tag.value))
             && seen.rules_on(&address.id).next().is_none()
     });
     list.extend(unused.map(|address| Summary {
         addresses: BTreeSet::from([address.ip]),
         address_owned: true,
         kept_because: match &address.state {
-            AddressState::Allocated => "it carries the cluster's tag and no rule; nothing says which service took it".to_owned(),
+            AddressState::Allocated => {
+                "it carries the cluster's tag and no rule; nothing says which service took it".to_owned()
+            }
             other => format!("it carries the cluster's tag and is {}", other.as_str()),
         },
         ..Summary::default()
@@ -78,7 +85,9 @@ fn drift(rule: &LoadBalancerRule, mark: &Mark, seen: &Observation) -> Vec<String
         drift.push(format!("rule {name} has no members"));
     }
     if mark.address.is_none() {
-        drift.push(format!("the mark of rule {name} does not say whose the address is"));
+        drift.push(format!(
+            "the mark of rule {name} does not say whose the address is"
+        ));
     }
     let words: BTreeSet<_> = rule
         .address_id
@@ -89,7 +98,9 @@ fn drift(rule: &LoadBalancerRule, mark: &Mark, seen: &Observation) -> Vec<String
         .filter_map(|other| other.address)
         .collect();
     if words.len() > 1 {
-        drift.push(format!("the marks on the address of rule {name} do not agree whose it is"));
+        drift.push(format!(
+            "the marks on the address of rule {name} do not agree whose it is"
+        ));
     }
     drift
 }

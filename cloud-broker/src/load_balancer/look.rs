@@ -46,7 +46,10 @@ impl Looker<'_> {
     pub(super) async fn observe(&self, goal: &Goal, ages: Ages) -> Result<Observation, Unread> {
         let (lists, machines) = futures::join!(self.observe_lists(ages), self.machines(goal, ages));
         let (mut observation, machines) = (lists?, machines?);
-        observation.machines = machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect();
+        observation.machines = machines
+            .into_iter()
+            .map(|machine| (machine.id.clone(), machine))
+            .collect();
         Ok(observation)
     }
 
@@ -58,25 +61,59 @@ impl Looker<'_> {
             (Part::Rules, ages.oldest),
             (Part::Addresses, ages.oldest),
         ];
-        try_join_all(parts.iter().map(|(part, oldest)| self.board.read(self.api, part, *oldest))).await?;
-        let mut observation = self.board.observation(self.server_time(), self.features, ages.oldest_membership);
+        try_join_all(
+            parts
+                .iter()
+                .map(|(part, oldest)| self.board.read(self.api, part, *oldest)),
+        )
+        .await?;
+        let mut observation =
+            self.board
+                .observation(self.server_time(), self.features, ages.oldest_membership);
         observation.firewall_read &= self.board.has(&Part::Firewall, ages.oldest);
-        observation.acl.retain(|list, _| self.board.has(&Part::Acl(list.clone()), ages.oldest));
+        observation
+            .acl
+            .retain(|list, _| self.board.has(&Part::Acl(list.clone()), ages.oldest));
         Ok(observation)
     }
 
     /// The machines, read again once if one of the wish is not among them.
-    async fn machines(&self, goal: &Goal, ages: Ages) -> Result<Vec<crate::cloudstack::types::Machine>, Unread> {
+    async fn machines(
+        &self,
+        goal: &Goal,
+        ages: Ages,
+    ) -> Result<Vec<crate::cloudstack::types::Machine>, Unread> {
         let wanted: Vec<&MachineId> = match goal {
             Goal::Serve(wish) => wish.members.machines.keys().collect(),
-            Goal::Leave(_) => return Ok(self.machines.newest(self.api).map(|list| list.index.machines().to_vec()).unwrap_or_default()),
+            Goal::Leave(_) => {
+                return Ok(self
+                    .machines
+                    .newest(self.api)
+                    .map(|list| list.index.machines().to_vec())
+                    .unwrap_or_default());
+            }
         };
         let arrived = runtime::clock::now();
-        let mut list = self.machines.within(self.api, ages.machines).await.map_err(|unread| unread.error)?;
-        let missing: Vec<_> = wanted.into_iter().filter(|id| list.index.get(id).is_none()).collect();
-        let is_news = missing.iter().filter(|id| self.board.unseen(id, UNSEEN_FOR)).count() > 0;
+        let mut list = self
+            .machines
+            .within(self.api, ages.machines)
+            .await
+            .map_err(|unread| unread.error)?;
+        let missing: Vec<_> = wanted
+            .into_iter()
+            .filter(|id| list.index.get(id).is_none())
+            .collect();
+        let is_news = missing
+            .iter()
+            .filter(|id| self.board.unseen(id, UNSEEN_FOR))
+            .count()
+            > 0;
         if is_news && list.began < arrived {
-            list = self.machines.since(self.api, arrived).await.map_err(|unread| unread.error)?;
+            list = self
+                .machines
+                .since(self.api, arrived)
+                .await
+                .map_err(|unread| unread.error)?;
         }
         Ok(list.index.machines().to_vec())
     }
@@ -95,14 +132,22 @@ impl Looker<'_> {
                 Need::SecondLook => self.look_again(observation).await?,
                 Need::Firewall => {
                     self.board.read(self.api, &Part::Firewall, ages.oldest).await?;
-                    let known = self.board.observation(observation.now, self.features, ages.oldest_membership);
+                    let known =
+                        self.board
+                            .observation(observation.now, self.features, ages.oldest_membership);
                     observation.firewall = known.firewall;
                     observation.firewall_read = true;
                 }
                 Need::Acl(list) => {
-                    self.board.read(self.api, &Part::Acl(list.clone()), ages.oldest).await?;
-                    let mut known = self.board.observation(observation.now, self.features, ages.oldest_membership);
-                    observation.acl.insert(list.clone(), known.acl.remove(list).unwrap_or_default());
+                    self.board
+                        .read(self.api, &Part::Acl(list.clone()), ages.oldest)
+                        .await?;
+                    let mut known =
+                        self.board
+                            .observation(observation.now, self.features, ages.oldest_membership);
+                    observation
+                        .acl
+                        .insert(list.clone(), known.acl.remove(list).unwrap_or_default());
                 }
                 Need::Members(_)
                 | Need::Address(_)
@@ -174,7 +219,10 @@ impl Looker<'_> {
         Ok(match self.api.job(id).await? {
             JobFate::Pending(_) => JobView::Running,
             JobFate::Succeeded(job) => JobView::Succeeded {
-                address: job.instance_id.as_deref().and_then(|id| AddressId::parse(id).ok()),
+                address: job
+                    .instance_id
+                    .as_deref()
+                    .and_then(|id| AddressId::parse(id).ok()),
                 allocated: allocated(&job),
             },
             // An id that somebody else used is used up.
@@ -187,7 +235,8 @@ impl Looker<'_> {
     async fn holders(&self, id: &AddressId) -> Result<Found, Unread> {
         let optional = |result: Result<usize, ApiError>| match result {
             Ok(count) => Ok(Some(count)),
-            Err(ApiError::Denied(_) | ApiError::Gone(_)) => Ok(None),
+            // Old servers answer 401 for a command that the role lacks; the keys are good, or nothing would be known by now.
+            Err(ApiError::Denied(_) | ApiError::Gone(_) | ApiError::BadCredentials(_)) => Ok(None),
             Err(error) => Err(error),
         };
         let on_address = RuleQuery::OnAddress(id.clone());
@@ -263,8 +312,15 @@ impl Found {
                 observation.jobs.insert(id, view);
             }
             Self::Holders(found) => {
-                let OnAddress { id, address, rules, holders } = *found;
-                observation.rules.retain(|rule| rule.address_id.as_ref() != Some(&id));
+                let OnAddress {
+                    id,
+                    address,
+                    rules,
+                    holders,
+                } = *found;
+                observation
+                    .rules
+                    .retain(|rule| rule.address_id.as_ref() != Some(&id));
                 observation.rules.extend(rules);
                 observation.addresses.retain(|other| other.id != id);
                 match address {

@@ -61,15 +61,20 @@ impl Mark {
     pub(crate) fn written_into(&self, text: &str) -> String {
         let mark = self.to_string();
         let (before, after) = match Self::locate(text) {
-            Some((_, span)) => {
-                (text.get(..span.start).unwrap_or_default(), text.get(span.end..).unwrap_or_default())
-            }
+            Some((_, span)) => (
+                text.get(..span.start).unwrap_or_default(),
+                text.get(span.end..).unwrap_or_default(),
+            ),
             None => (text, ""),
         };
         let people = [before.trim_end(), after.trim_start()];
         let room = LONGEST_DESCRIPTION.saturating_sub(mark.chars().count() + 2);
         let [before, after] = people.map(|part| part.chars().take(room / 2).collect::<String>());
-        [before.as_str(), &mark, &after].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+        [before.as_str(), &mark, &after]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     fn locate(text: &str) -> Option<(Self, std::ops::Range<usize>)> {
@@ -81,7 +86,9 @@ impl Mark {
             let mut end = start.end;
             let mut pairs = Vec::new();
             while let Some(span) = words.peek().cloned() {
-                let Some((key, value)) = text.get(span.clone()).and_then(|word| word.split_once('=')) else { break };
+                let Some((key, value)) = text.get(span.clone()).and_then(|word| word.split_once('=')) else {
+                    break;
+                };
                 pairs.push((key.to_owned(), value.to_owned()));
                 end = span.end;
                 words.next();
@@ -109,7 +116,14 @@ impl Mark {
             }
         }
         let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
-        Some(Self { cluster: filled(cluster)?, service: filled(service)?, address, src, held, other })
+        Some(Self {
+            cluster: filled(cluster)?,
+            service: filled(service)?,
+            address,
+            src,
+            held,
+            other,
+        })
     }
 }
 
@@ -126,7 +140,9 @@ impl fmt::Display for Mark {
         if let Some(held) = &self.held {
             write!(f, " held={}", held.as_str())?;
         }
-        self.other.iter().try_for_each(|(key, value)| write!(f, " {key}={value}"))
+        self.other
+            .iter()
+            .try_for_each(|(key, value)| write!(f, " {key}={value}"))
     }
 }
 
@@ -150,7 +166,10 @@ mod tests {
             cluster: "c-1".into(),
             service: "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".into(),
             address: Some(AddressWord::Own),
-            src: ["0a1b2c3d", "ffffffff"].into_iter().filter_map(SourcesHash::parse).collect(),
+            src: ["0a1b2c3d", "ffffffff"]
+                .into_iter()
+                .filter_map(SourcesHash::parse)
+                .collect(),
             held: None,
             other: vec![],
         }
@@ -182,7 +201,11 @@ mod tests {
         #[case] found: Option<(&str, &str, Option<AddressWord>)>,
     ) {
         let mark = Mark::find(text);
-        assert_eq!(mark.as_ref().map(|mark| (&*mark.cluster, &*mark.service, mark.address)), found);
+        assert_eq!(
+            mark.as_ref()
+                .map(|mark| (&*mark.cluster, &*mark.service, mark.address)),
+            found
+        );
     }
 
     #[test]
@@ -190,7 +213,10 @@ mod tests {
         let text = "ask ops  kcs1 cluster=x service=y new=7 address=given please";
         let mut changed = Mark::find(text).unwrap();
         changed.address = Some(AddressWord::Own);
-        assert_eq!(changed.written_into(text), "ask ops kcs1 cluster=x service=y address=own new=7 please");
+        assert_eq!(
+            changed.written_into(text),
+            "ask ops kcs1 cluster=x service=y address=own new=7 please"
+        );
     }
 
     #[test]

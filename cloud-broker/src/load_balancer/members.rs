@@ -35,14 +35,25 @@ pub(crate) struct Difference {
 
 impl WantedMembers {
     /// What a wish means in a network.
-    pub(crate) fn of(wish: &Wish, scope: &Scope, network: &Network, observation: &Observation) -> (Self, Vec<Note>) {
-        let mut wanted = Self { claimed: wish.members.machines.keys().cloned().collect(), ..Self::default() };
+    pub(crate) fn of(
+        wish: &Wish,
+        scope: &Scope,
+        network: &Network,
+        observation: &Observation,
+    ) -> (Self, Vec<Note>) {
+        let mut wanted = Self {
+            claimed: wish.members.machines.keys().cloned().collect(),
+            ..Self::default()
+        };
         let (mut elsewhere, mut unseen) = (Vec::new(), Vec::new());
         for (id, node) in &wish.members.machines {
             match observation.machines.get(id) {
                 Some(machine) if machine.nic_in(&network.id).is_none() => elsewhere.push(node.as_str()),
                 Some(machine) => {
-                    let tags = machine.tags.iter().map(|tag| (tag.key.as_str(), tag.value.as_str()));
+                    let tags = machine
+                        .tags
+                        .iter()
+                        .map(|tag| (tag.key.as_str(), tag.value.as_str()));
                     if scope.machines.admit(&machine.name, tags) {
                         wanted.machines.insert(id.clone());
                     } else {
@@ -54,20 +65,32 @@ impl WantedMembers {
         }
         let mut notes = Vec::new();
         if !elsewhere.is_empty() {
-            let text = format!("nodes without an interface in network {} are left out: {}", network.name, list(&elsewhere));
+            let text = format!(
+                "nodes without an interface in network {} are left out: {}",
+                network.name,
+                list(&elsewhere)
+            );
             notes.push(Note::warning("NodesOutsideNetwork", text).about("members"));
         }
         if !unseen.is_empty() {
-            let text = format!("machines of these nodes are not visible and are left as they are: {}", list(&unseen));
+            let text = format!(
+                "machines of these nodes are not visible and are left as they are: {}",
+                list(&unseen)
+            );
             notes.push(Note::warning("MachinesNotVisible", text).about("members"));
         }
         let unresolved: Vec<&str> = wish.members.unresolved.iter().map(String::as_str).collect();
         if !unresolved.is_empty() {
-            let text = format!("no machine is known yet for these nodes, so no member is removed: {}", list(&unresolved));
+            let text = format!(
+                "no machine is known yet for these nodes, so no member is removed: {}",
+                list(&unresolved)
+            );
             notes.push(Note::normal("NodesUnresolved", text).about("members"));
         }
         if wish.members.is_empty() {
-            notes.push(Note::warning("NoNodes", "no node may serve; the members stay as they are").about("members"));
+            notes.push(
+                Note::warning("NoNodes", "no node may serve; the members stay as they are").about("members"),
+            );
         }
         if !unresolved.is_empty() || wish.members.is_empty() || wanted.machines.is_empty() {
             wanted.removable = Some(wish.members.gone.clone());
@@ -84,7 +107,11 @@ impl WantedMembers {
         // A machine that left the network but is claimed by a node is no member any more on the server's side either.
         Difference {
             missing: self.machines.difference(present).cloned().collect(),
-            surplus: present.difference(&self.machines).filter(may_go).cloned().collect(),
+            surplus: present
+                .difference(&self.machines)
+                .filter(may_go)
+                .cloned()
+                .collect(),
         }
     }
 
@@ -99,17 +126,28 @@ impl WantedMembers {
             && !self.machines.is_empty()
             && self.difference(present).surplus.len() == present.len();
         let runs = |id: &MachineId| {
-            observation.machines.get(id).is_some_and(|machine| machine.state == MachineState::Running)
+            observation
+                .machines
+                .get(id)
+                .is_some_and(|machine| machine.state == MachineState::Running)
         };
         (all_go && present.iter().any(runs)).then_some(present)
     }
 }
 
 /// The id under which a person accepts that all running members are replaced.
-pub(crate) fn replace_id(service: &ServiceUid, wanted: &WantedMembers, replaced: &BTreeSet<MachineId>) -> String {
+pub(crate) fn replace_id(
+    service: &ServiceUid,
+    wanted: &WantedMembers,
+    replaced: &BTreeSet<MachineId>,
+) -> String {
     let ids = |set: &BTreeSet<MachineId>| set.iter().map(MachineId::as_str).collect::<Vec<_>>().join(",");
     let text = format!("{service}/{}/{}", ids(&wanted.machines), ids(replaced));
-    Sha256::digest(text.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(text.as_bytes())
+        .iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn list(names: &[&str]) -> String {

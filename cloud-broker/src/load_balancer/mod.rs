@@ -46,7 +46,8 @@ pub use observation::Features;
 pub use outcome::{Answer, Departed, Ingress, Note, Outcome, Outputs, Served, Severity, Wait};
 pub use plan::{Farewell, Impact};
 pub use wish::{
-    AdoptionHint, Dialect, DialectWish, Protocol, ServiceRef, ServiceUid, Transport, Wish, WishMembers, WishPort,
+    AdoptionHint, Dialect, DialectWish, Protocol, ServiceRef, ServiceUid, Transport, Wish, WishMembers,
+    WishPort,
 };
 
 use crate::cloudstack::types::{ProjectId, Version};
@@ -86,7 +87,10 @@ pub struct Tenancy<'t> {
 
 impl Tenancy<'_> {
     fn features(&self) -> Features {
-        let since = |minor| self.version.is_none_or(|version| version >= Version::new(4, minor, 0));
+        let since = |minor| {
+            self.version
+                .is_none_or(|version| version >= Version::new(4, minor, 0))
+        };
         Features {
             sources_on_create: since(18),
             sources_on_update: since(22),
@@ -143,7 +147,11 @@ pub struct LoadBalancers {
 impl LoadBalancers {
     /// Nothing is known yet. The machine lists are shared with those who ask for nodes.
     pub fn new(machines: Arc<MachineLists>) -> Self {
-        Self { machines, drift: DRIFT, boards: Mutex::default() }
+        Self {
+            machines,
+            drift: DRIFT,
+            boards: Mutex::default(),
+        }
     }
 
     /// The same with another period after which everything is looked at again.
@@ -181,7 +189,11 @@ impl LoadBalancers {
             Ended::Pending(wait) => Outcome::Pending(wait),
             Ended::Departed => return Err(misplaced()),
         };
-        Ok(Answer { outcome, changes: run.changes, notes: std::mem::take(&mut run.notes) })
+        Ok(Answer {
+            outcome,
+            changes: run.changes,
+            notes: std::mem::take(&mut run.notes),
+        })
     }
 
     /// Makes a balancer go. Answers before the deadline; a balancer has one call at a time.
@@ -205,24 +217,45 @@ impl LoadBalancers {
             Ended::Pending(wait) => Outcome::Pending(wait),
             Ended::Served(_) => return Err(misplaced()),
         };
-        Ok(Answer { outcome, changes: run.changes, notes: std::mem::take(&mut run.notes) })
+        Ok(Answer {
+            outcome,
+            changes: run.changes,
+            notes: std::mem::take(&mut run.notes),
+        })
     }
 
     /// What `ensure` would do.
     pub async fn plan_ensure(&self, tenancy: &Tenancy<'_>, demand: &Demand<Wish>) -> Result<Preview, Fault> {
         let goal = Goal::Serve(Box::new(demand.goal.clone()));
-        self.preview(tenancy, &request(tenancy, &demand.service, &demand.published, goal)).await
+        self.preview(
+            tenancy,
+            &request(tenancy, &demand.service, &demand.published, goal),
+        )
+        .await
     }
 
     /// What `delete` would do.
-    pub async fn plan_delete(&self, tenancy: &Tenancy<'_>, demand: &Demand<Farewell>) -> Result<Preview, Fault> {
+    pub async fn plan_delete(
+        &self,
+        tenancy: &Tenancy<'_>,
+        demand: &Demand<Farewell>,
+    ) -> Result<Preview, Fault> {
         let goal = Goal::Leave(demand.goal.clone());
-        self.preview(tenancy, &request(tenancy, &demand.service, &demand.published, goal)).await
+        self.preview(
+            tenancy,
+            &request(tenancy, &demand.service, &demand.published, goal),
+        )
+        .await
     }
 
     async fn preview(&self, tenancy: &Tenancy<'_>, request: &Request) -> Result<Preview, Fault> {
         let board = self.board(tenancy.api);
-        let mut run = Run::new(self.looker(tenancy, tenancy.api, &board), request, &Nobody, self.drift);
+        let mut run = Run::new(
+            self.looker(tenancy, tenancy.api, &board),
+            request,
+            &Nobody,
+            self.drift,
+        );
         let preview = run.preview().await?;
         let steps: Vec<PreviewedStep> = preview
             .steps
@@ -235,7 +268,12 @@ impl LoadBalancers {
             })
             .collect();
         let plan_id = preview.consent.unwrap_or_else(|| plan_id(&steps));
-        Ok(Preview { plan_id, steps, notes: preview.notes, refused: preview.refused.unwrap_or_default() })
+        Ok(Preview {
+            plan_id,
+            steps,
+            notes: preview.notes,
+            refused: preview.refused.unwrap_or_default(),
+        })
     }
 
     /// What the cluster owns. `live` are the UIDs of Services that still ask for a balancer; empty if that is not known.
@@ -247,12 +285,22 @@ impl LoadBalancers {
     }
 
     fn looker<'c>(&'c self, tenancy: &Tenancy<'_>, api: &'c Api, board: &'c Board) -> Looker<'c> {
-        Looker { api, board, machines: &self.machines, features: tenancy.features() }
+        Looker {
+            api,
+            board,
+            machines: &self.machines,
+            features: tenancy.features(),
+        }
     }
 
     fn board(&self, api: &Api) -> Arc<Board> {
         let key = (api.account().name().to_owned(), api.project().cloned());
-        Arc::clone(self.boards.lock().entry(key).or_insert_with(|| Arc::new(Board::new())))
+        Arc::clone(
+            self.boards
+                .lock()
+                .entry(key)
+                .or_insert_with(|| Arc::new(Board::new())),
+        )
     }
 }
 
@@ -266,7 +314,11 @@ impl Permit for Nobody {
 }
 
 fn misplaced() -> Fault {
-    Fault::new(proto::FaultKind::Internal, "MISPLACED_END", "the plan ended where it can't; this is a fault of the broker")
+    Fault::new(
+        proto::FaultKind::Internal,
+        "MISPLACED_END",
+        "the plan ended where it can't; this is a fault of the broker",
+    )
 }
 
 fn work(service: &ServiceRef) -> String {
@@ -297,5 +349,9 @@ fn plan_id(steps: &[PreviewedStep]) -> String {
     for step in steps {
         hash.update(format!("{}\n{}\n{}\n", step.action, step.object, step.reason).as_bytes());
     }
-    hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize()
+        .iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

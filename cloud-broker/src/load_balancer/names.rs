@@ -54,16 +54,25 @@ impl Names {
     pub(crate) fn parse(&self, name: &str) -> Option<Parsed> {
         let tail_of = |base: &str| name.strip_prefix(base)?.strip_prefix('-').map(str::to_owned);
         if let Some(tail) = tail_of(&self.apache) {
-            return parse_tail(&tail, true).map(|(protocol, port)| Parsed { dialect: Dialect::Apache, protocol, port });
+            return parse_tail(&tail, true).map(|(protocol, port)| Parsed {
+                dialect: Dialect::Apache,
+                protocol,
+                port,
+            });
         }
         let tail = self.leaseweb.as_deref().and_then(tail_of)?;
-        parse_tail(&tail, false).map(|(protocol, port)| Parsed { dialect: Dialect::Leaseweb, protocol, port })
+        parse_tail(&tail, false).map(|(protocol, port)| Parsed {
+            dialect: Dialect::Leaseweb,
+            protocol,
+            port,
+        })
     }
 }
 
 fn parse_tail(tail: &str, may_lack_protocol: bool) -> Option<(Option<Protocol>, u16)> {
     let number = |text: &str| {
-        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+        let plain =
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
         plain.then(|| text.parse::<u16>().ok()).flatten()
     };
     match tail.rsplit_once('-') {
@@ -91,8 +100,14 @@ mod tests {
     #[test]
     fn a_rule_is_named_as_the_go_controller_names_it() {
         let names = Names::of(&service(), "prod");
-        assert_eq!(names.rule(Dialect::Apache, Protocol::TcpProxy, 443), "a0f1e2d3c4b5a69788796a5b4c3d2e1f-tcp-proxy-443");
-        assert_eq!(names.rule(Dialect::Leaseweb, Protocol::Tcp, 80), "K8s_svc_prod_shop_web-tcp-80");
+        assert_eq!(
+            names.rule(Dialect::Apache, Protocol::TcpProxy, 443),
+            "a0f1e2d3c4b5a69788796a5b4c3d2e1f-tcp-proxy-443"
+        );
+        assert_eq!(
+            names.rule(Dialect::Leaseweb, Protocol::Tcp, 80),
+            "K8s_svc_prod_shop_web-tcp-80"
+        );
     }
 
     #[rstest]
@@ -115,7 +130,11 @@ mod tests {
         #[case] name: &str,
         #[case] parsed: Option<(Dialect, Option<Protocol>, u16)>,
     ) {
-        let expected = parsed.map(|(dialect, protocol, port)| Parsed { dialect, protocol, port });
+        let expected = parsed.map(|(dialect, protocol, port)| Parsed {
+            dialect,
+            protocol,
+            port,
+        });
         assert_eq!(Names::of(&service(), "prod").parse(name), expected);
     }
 

@@ -36,7 +36,10 @@ pub(crate) fn filter(network: &Network) -> Filter {
     if network.has(ServiceName::Firewall) {
         return Filter::Firewall;
     }
-    let custom = network.acl_name.as_deref().is_none_or(|name| !DEFAULT_LISTS.contains(&name));
+    let custom = network
+        .acl_name
+        .as_deref()
+        .is_none_or(|name| !DEFAULT_LISTS.contains(&name));
     match &network.acl_id {
         Some(list) if custom && network.has(ServiceName::NetworkAcl) => Filter::Acl(list.clone()),
         Some(_) | None => Filter::None,
@@ -64,7 +67,12 @@ pub(crate) fn may_use(network: &Network, address: &PublicIpAddress) -> Result<()
             Err("it is the source nat address of the vpc and would lose that role")
         }
         Some(vpc) if address.vpc_id.as_ref() != Some(vpc) => Err("it belongs to another network or vpc"),
-        Some(_) if address.network_id.as_ref().is_some_and(|tier| *tier != network.id) => {
+        Some(_)
+            if address
+                .network_id
+                .as_ref()
+                .is_some_and(|tier| *tier != network.id) =>
+        {
             Err("rules for another tier of the vpc are on it")
         }
         None if address.vpc_id.is_some() || address.network_id.as_ref() != Some(&network.id) => {
@@ -91,7 +99,10 @@ pub(crate) fn choose<'o>(
             *by_rules.entry(network).or_default() += usize::from(claimed.serves()) + 1;
         }
     }
-    let with_most_rules = by_rules.into_iter().max_by_key(|(_, count)| *count).map(|(id, _)| id);
+    let with_most_rules = by_rules
+        .into_iter()
+        .max_by_key(|(_, count)| *count)
+        .map(|(id, _)| id);
     if let Some(id) = with_most_rules {
         return match observation.networks.iter().find(|network| network.id == *id) {
             Some(network) if admitted(network) => Ok(Some(network)),
@@ -99,11 +110,18 @@ pub(crate) fn choose<'o>(
             None => Ok(None),
         };
     }
-    Ok(shared_by_most(wish.members.machines.keys(), observation, admitted))
+    Ok(shared_by_most(
+        wish.members.machines.keys(),
+        observation,
+        admitted,
+    ))
 }
 
 fn named<'o>(asked: &NameOrId, scope: &Scope, observation: &'o Observation) -> Result<&'o Network, Fault> {
-    let mut fitting = observation.networks.iter().filter(|network| asked.is(network.id.as_str(), &network.name));
+    let mut fitting = observation
+        .networks
+        .iter()
+        .filter(|network| asked.is(network.id.as_str(), &network.name));
     match (fitting.next(), fitting.next()) {
         (Some(network), None) if scope.admits_network(network.id.as_str(), &network.name) => Ok(network),
         (Some(network), None) => Err(outside(&network.name)),
@@ -150,16 +168,31 @@ fn shared_by_most<'o, 'w>(
 pub(crate) fn check(network: &Network, wish: &Wish) -> Result<(), Fault> {
     let name = &network.name;
     let Some(service) = network.service(ServiceName::LoadBalancer) else {
-        let text = format!("network {name} has no load balancing service; choose another with the network annotation");
+        let text = format!(
+            "network {name} has no load balancing service; choose another with the network annotation"
+        );
         return Err(Fault::invalid("NO_LOAD_BALANCER_IN_NETWORK", "network", text));
     };
     let by_router = service.providers.is_empty()
-        || service.providers.iter().any(|provider| ROUTERS.contains(&provider.as_str()));
-    let speaks_udp = service.words("SupportedProtocols").iter().any(|word| word == "udp");
+        || service
+            .providers
+            .iter()
+            .any(|provider| ROUTERS.contains(&provider.as_str()));
+    let speaks_udp = service
+        .words("SupportedProtocols")
+        .iter()
+        .any(|word| word == "udp");
     for port in wish.ports.iter().filter(|port| port.protocol == Protocol::Udp) {
         if by_router || !speaks_udp {
-            let text = format!("the load balancer of network {name} can't balance UDP (port {})", port.port);
-            return Err(Fault::invalid("UDP_NOT_SUPPORTED", port_field(&port.name, port.port, "protocol"), text));
+            let text = format!(
+                "the load balancer of network {name} can't balance UDP (port {})",
+                port.port
+            );
+            return Err(Fault::invalid(
+                "UDP_NOT_SUPPORTED",
+                port_field(&port.name, port.port, "protocol"),
+                text,
+            ));
         }
     }
     if network.vpc_id.is_some() && !wish.sources.is_everybody() && wish.sources.rule_list().is_none() {
@@ -179,7 +212,11 @@ pub(crate) fn check_address(network: &Network, wish: &Wish, address: &PublicIpAd
                 "port 53 of {} is taken by the name service of the router; use another address or port",
                 address.ip
             );
-            Err(Fault::invalid("PORT_53_TAKEN", port_field(&port.name, port.port, "port"), text))
+            Err(Fault::invalid(
+                "PORT_53_TAKEN",
+                port_field(&port.name, port.port, "port"),
+                text,
+            ))
         }
         Some(_) | None => Ok(()),
     }
@@ -187,5 +224,9 @@ pub(crate) fn check_address(network: &Network, wish: &Wish, address: &PublicIpAd
 
 /// How a field of a port is named.
 pub(crate) fn port_field(name: &str, number: u16, field: &str) -> String {
-    if name.is_empty() { format!("ports[{number}].{field}") } else { format!("ports[{name}].{field}") }
+    if name.is_empty() {
+        format!("ports[{number}].{field}")
+    } else {
+        format!("ports[{name}].{field}")
+    }
 }

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::cloudstack::types::{
-    AclItemId, AclListId, AddressId, FirewallRule, FirewallRuleId, JobId, LoadBalancerRule, Machine, MachineId, Network,
-    NetworkAclItem, PublicIpAddress, RuleId, RuleState, Timestamp, ZoneId,
+    AclItemId, AclListId, AddressId, FirewallRule, FirewallRuleId, JobId, LoadBalancerRule, Machine,
+    MachineId, Network, NetworkAclItem, PublicIpAddress, RuleId, RuleState, Timestamp, ZoneId,
 };
 
 /// What the server can do.
@@ -26,8 +26,12 @@ pub struct Features {
 
 impl Features {
     /// Of a server of the newest kind, for a key that may not tag.
-    pub const NEWEST: Self =
-        Self { sources_on_create: true, sources_on_update: true, protocol_update_applies: true, may_tag: false };
+    pub const NEWEST: Self = Self {
+        sources_on_create: true,
+        sources_on_update: true,
+        protocol_update_applies: true,
+        may_tag: false,
+    };
 }
 
 /// What the plan wants to be looked at before it goes on.
@@ -166,13 +170,19 @@ impl Observation {
 
     /// Rules on an address, everybody's, those on their way out included.
     pub(crate) fn rules_on<'o>(&'o self, id: &'o AddressId) -> impl Iterator<Item = &'o LoadBalancerRule> {
-        self.rules.iter().filter(move |rule| rule.address_id.as_ref() == Some(id))
+        self.rules
+            .iter()
+            .filter(move |rule| rule.address_id.as_ref() == Some(id))
     }
 
     /// Firewall rules of an address; `None` if that was not looked at. An address taken in this call has none but ours.
     pub(crate) fn firewall_of(&self, id: &AddressId) -> Option<Vec<&FirewallRule>> {
-        (self.firewall_read || self.fresh.contains(id))
-            .then(|| self.firewall.iter().filter(|rule| rule.address_id.as_ref() == Some(id)).collect())
+        (self.firewall_read || self.fresh.contains(id)).then(|| {
+            self.firewall
+                .iter()
+                .filter(|rule| rule.address_id.as_ref() == Some(id))
+                .collect()
+        })
     }
 
     /// Whether anything of the scope was visible, so that what is missing counts as absent.
@@ -226,10 +236,16 @@ impl Observation {
                 }
             }
             Change::AclGone(id) => {
-                self.acl.values_mut().for_each(|items| items.retain(|item| item.id != *id));
+                self.acl
+                    .values_mut()
+                    .for_each(|items| items.retain(|item| item.id != *id));
             }
             Change::Members(id, members) => {
-                let state = if members.is_empty() { RuleState::Add } else { RuleState::Active };
+                let state = if members.is_empty() {
+                    RuleState::Add
+                } else {
+                    RuleState::Active
+                };
                 if let Some(rule) = self.rules.iter_mut().find(|rule| rule.id == *id)
                     && rule.state != RuleState::Deleting
                 {

@@ -30,12 +30,22 @@ pub struct Note {
 impl Note {
     /// A note for the record.
     pub fn normal(reason: &'static str, text: impl Into<String>) -> Self {
-        Self { severity: Severity::Normal, reason, field: String::new(), text: text.into() }
+        Self {
+            severity: Severity::Normal,
+            reason,
+            field: String::new(),
+            text: text.into(),
+        }
     }
 
     /// A note that somebody should look at.
     pub fn warning(reason: &'static str, text: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, reason, field: String::new(), text: text.into() }
+        Self {
+            severity: Severity::Warning,
+            reason,
+            field: String::new(),
+            text: text.into(),
+        }
     }
 
     /// The same note about a field of the wish.
@@ -62,12 +72,22 @@ pub struct Wait {
 impl Wait {
     /// A wait for a change that nobody can hurry.
     pub fn for_a_change(reason: &'static str, text: impl Into<String>) -> Self {
-        Self { retry_after: Duration::from_secs(30), step: String::new(), reason, text: text.into() }
+        Self {
+            retry_after: Duration::from_secs(30),
+            step: String::new(),
+            reason,
+            text: text.into(),
+        }
     }
 
     /// A wait for something that is under way.
     pub fn shortly(reason: &'static str, step: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { retry_after: Duration::from_secs(1), step: step.into(), reason, text: text.into() }
+        Self {
+            retry_after: Duration::from_secs(1),
+            step: step.into(),
+            reason,
+            text: text.into(),
+        }
     }
 }
 

@@ -124,7 +124,10 @@ impl<'o> Survey<'o> {
                 claimed.claim = Claim::Stranger;
             }
         }
-        Self { rules, unadopted: unadopted && identity.take_over }
+        Self {
+            rules,
+            unadopted: unadopted && identity.take_over,
+        }
     }
 
     /// Rules of this Service, those on their way out included: they still prove.
@@ -139,7 +142,9 @@ impl<'o> Survey<'o> {
 
     /// Rules of everybody else on an address.
     pub(crate) fn others_on<'a>(&'a self, address: &'a AddressId) -> impl Iterator<Item = &'a Claimed<'o>> {
-        self.rules.iter().filter(move |claimed| claimed.claim != Claim::Mine && claimed.is_on(address))
+        self.rules
+            .iter()
+            .filter(move |claimed| claimed.claim != Claim::Mine && claimed.is_on(address))
     }
 
     /// Whether the Service has rules and none of them is marked: an older controller made them.
@@ -149,24 +154,38 @@ impl<'o> Survey<'o> {
 
     /// Addresses that rules of this Service are on.
     pub(crate) fn addresses(&self) -> BTreeSet<AddressId> {
-        self.mine().filter_map(|claimed| claimed.rule.address_id.clone()).collect()
+        self.mine()
+            .filter_map(|claimed| claimed.rule.address_id.clone())
+            .collect()
     }
 
     /// Whose an address is: the cluster's own if a rule on it with the cluster's mark says so, if its tag names the
     /// cluster, or if a job of ours took it.
-    pub(crate) fn word(&self, identity: &Identity, observation: &Observation, address: &AddressId) -> AddressWord {
-        let by_rule = self.rules.iter().filter(|claimed| claimed.is_on(address)).any(|claimed| {
-            claimed
-                .mark
-                .as_ref()
-                .is_some_and(|mark| mark.address == Some(AddressWord::Own) && identity.is_of_cluster(mark))
-        });
+    pub(crate) fn word(
+        &self,
+        identity: &Identity,
+        observation: &Observation,
+        address: &AddressId,
+    ) -> AddressWord {
+        let by_rule = self
+            .rules
+            .iter()
+            .filter(|claimed| claimed.is_on(address))
+            .any(|claimed| {
+                claimed.mark.as_ref().is_some_and(|mark| {
+                    mark.address == Some(AddressWord::Own) && identity.is_of_cluster(mark)
+                })
+            });
         let seen = observation.address(address);
         let by_tag = seen.is_some_and(|seen| is_tagged(identity, &seen.tags));
         let by_job = seen.is_some_and(|seen| jobs(identity, observation, seen) == Proof::Taken);
         // A job proves an address only while no rule is on it: once there is one, the rules have the word.
         let has_rules = observation.rules_on(address).next().is_some();
-        if by_rule || by_tag || (by_job && !has_rules) { AddressWord::Own } else { AddressWord::Given }
+        if by_rule || by_tag || (by_job && !has_rules) {
+            AddressWord::Own
+        } else {
+            AddressWord::Given
+        }
     }
 
     /// Own addresses of the whole cluster, for its limit.
@@ -181,7 +200,8 @@ impl<'o> Survey<'o> {
 
 /// Whether tags name our cluster.
 pub(crate) fn is_tagged(identity: &Identity, tags: &[Tag]) -> bool {
-    tags.iter().any(|tag| tag.key.eq_ignore_ascii_case(TAG_KEY) && identity.uids.are_ours(&tag.value))
+    tags.iter()
+        .any(|tag| tag.key.eq_ignore_ascii_case(TAG_KEY) && identity.uids.are_ours(&tag.value))
 }
 
 /// The id of the n-th job that takes an address for a Service: anybody who knows the four can ask for it.
@@ -212,10 +232,12 @@ pub(crate) fn jobs(identity: &Identity, observation: &Observation, address: &Pub
             None => return Proof::Ask(id),
             Some(JobView::Unknown) => return Proof::NotTaken(id),
             Some(JobView::Running) => return Proof::Running(id),
-            Some(JobView::Succeeded { address: taken, allocated })
-                if taken.as_ref() == Some(&address.id)
-                    && allocated.is_some()
-                    && *allocated == address.allocated =>
+            Some(JobView::Succeeded {
+                address: taken,
+                allocated,
+            }) if taken.as_ref() == Some(&address.id)
+                && allocated.is_some()
+                && *allocated == address.allocated =>
             {
                 return Proof::Taken;
             }
@@ -236,5 +258,9 @@ pub(crate) fn adopted_word(
         Dialect::Apache => !asked_for_this || hint.ip_associated_by_controller,
         Dialect::Leaseweb => !keep_address,
     };
-    if released { AddressWord::Own } else { AddressWord::Given }
+    if released {
+        AddressWord::Own
+    } else {
+        AddressWord::Given
+    }
 }

@@ -76,7 +76,12 @@ enum Next {
 }
 
 impl<'c> Run<'c> {
-    pub(super) fn new(looker: Looker<'c>, request: &'c Request, permit: &'c dyn Permit, drift: Duration) -> Self {
+    pub(super) fn new(
+        looker: Looker<'c>,
+        request: &'c Request,
+        permit: &'c dyn Permit,
+        drift: Duration,
+    ) -> Self {
         Self {
             looker,
             request,
@@ -100,14 +105,31 @@ impl<'c> Run<'c> {
         if let Ok(ended) = tokio::time::timeout_at(deadline.into(), self.go()).await {
             return ended;
         }
-        let step = self.under_way.first().map(|planned| planned.step.action()).unwrap_or_default();
+        let step = self
+            .under_way
+            .first()
+            .map(|planned| planned.step.action())
+            .unwrap_or_default();
         let (reason, text) = match self.under_way.first() {
-            Some(planned) => {
-                ("JOB_RUNNING", format!("{} {} has been started and not ended", step, planned.step.object()))
-            }
-            None => ("TIME_UP", "the time of the call is up; nothing was left half done".to_owned()),
+            Some(planned) => (
+                "JOB_RUNNING",
+                format!(
+                    "{} {} has been started and not ended",
+                    step,
+                    planned.step.object()
+                ),
+            ),
+            None => (
+                "TIME_UP",
+                "the time of the call is up; nothing was left half done".to_owned(),
+            ),
         };
-        Ok(Ended::Pending(Wait { retry_after: Duration::ZERO, step: step.to_owned(), reason, text }))
+        Ok(Ended::Pending(Wait {
+            retry_after: Duration::ZERO,
+            step: step.to_owned(),
+            reason,
+            text,
+        }))
     }
 
     async fn go(&mut self) -> Result<Ended, Fault> {
@@ -121,7 +143,11 @@ impl<'c> Run<'c> {
         let mut rounds = 0;
         'observe: loop {
             let ages = self.ages(relaxed);
-            let mut seen = self.looker.observe(&self.request.goal, ages).await.map_err(unread)?;
+            let mut seen = self
+                .looker
+                .observe(&self.request.goal, ages)
+                .await
+                .map_err(unread)?;
             seen.lost_associates = self.lost_associates;
             loop {
                 rounds += 1;
@@ -161,9 +187,17 @@ impl<'c> Run<'c> {
     fn ages(&self, relaxed: bool) -> Ages {
         let now = runtime::clock::now();
         let before = |age: Duration| now.checked_sub(age).unwrap_or(now);
-        let oldest = if relaxed { before(self.drift) } else { before(FRESH) };
+        let oldest = if relaxed {
+            before(self.drift)
+        } else {
+            before(FRESH)
+        };
         let oldest = self.not_before.map_or(oldest, |at| at.max(oldest));
-        Ages { oldest, oldest_membership: before(self.drift), machines: MACHINES }
+        Ages {
+            oldest,
+            oldest_membership: before(self.drift),
+            machines: MACHINES,
+        }
     }
 
     fn remember(&mut self, plan: &Plan) {
@@ -188,14 +222,25 @@ impl<'c> Run<'c> {
         // In the order of their ids, so that two calls never wait for each other.
         let addresses: BTreeSet<&AddressId> = needs
             .iter()
-            .filter_map(|need| if let Need::Holders(id) = need { Some(id) } else { None })
+            .filter_map(|need| {
+                if let Need::Holders(id) = need {
+                    Some(id)
+                } else {
+                    None
+                }
+            })
             .collect();
         for address in addresses {
             if self.turns.of(address).is_none() {
-                self.turns.release.push(self.looker.api.turn_to_release(address).await);
+                self.turns
+                    .release
+                    .push(self.looker.api.turn_to_release(address).await);
             }
         }
-        self.looker.satisfy(needs, &self.request.goal, ages, seen).await.map_err(unread)
+        self.looker
+            .satisfy(needs, &self.request.goal, ages, seen)
+            .await
+            .map_err(unread)
     }
 
     /// `None` if there are steps; inside, `None` if a job had to end first.
@@ -222,7 +267,9 @@ impl<'c> Run<'c> {
     async fn await_associate(&mut self, job: &JobId) -> Result<(), Fault> {
         let ended = self.looker.api.await_job(Command::AssociateIpAddress, job).await;
         self.look_again();
-        ended.map(|_| ()).map_err(|error| fault_of("waiting for an address that is being taken", &error))
+        ended
+            .map(|_| ())
+            .map_err(|error| fault_of("waiting for an address that is being taken", &error))
     }
 
     fn look_again(&mut self) {
@@ -235,8 +282,12 @@ impl<'c> Run<'c> {
         if self.blocked.is_empty() {
             return None;
         }
-        let may = |planned: &&Planned| !self.blocked.contains(&key(planned)) && planned.phase <= Phase::Assign;
-        Some(Plan { steps: plan.steps.iter().filter(may).cloned().collect(), ..Plan::default() })
+        let may =
+            |planned: &&Planned| !self.blocked.contains(&key(planned)) && planned.phase <= Phase::Assign;
+        Some(Plan {
+            steps: plan.steps.iter().filter(may).cloned().collect(),
+            ..Plan::default()
+        })
     }
 
     async fn round(&mut self, plan: &Plan, ages: Ages, seen: &mut Observation) -> Result<Next, Fault> {
@@ -245,7 +296,9 @@ impl<'c> Run<'c> {
         let round = plan.next_round().to_vec();
         if round.is_empty() {
             let first = self.blocked.iter().find_map(|key| self.failures.get(key));
-            return Err(first.cloned().unwrap_or_else(|| Fault::new(FaultKind::Internal, "STEP_FAILED", "a step failed")));
+            return Err(first
+                .cloned()
+                .unwrap_or_else(|| Fault::new(FaultKind::Internal, "STEP_FAILED", "a step failed")));
         }
         if let Some(address) = self.first_on_shared(&round, seen) {
             self.satisfy(&[Need::Holders(address)], ages, seen).await?;
@@ -254,7 +307,12 @@ impl<'c> Run<'c> {
         self.permit.still_wanted()?;
         self.under_way.clone_from(&round);
         let results = join_all(round.iter().map(|planned| {
-            tracing::info!(step = planned.step.action(), object = planned.step.object(), reason = planned.reason, "step");
+            tracing::info!(
+                step = planned.step.action(),
+                object = planned.step.object(),
+                reason = planned.reason,
+                "step"
+            );
             apply(self.looker.api, &self.turns, &planned.step)
         }))
         .await;
@@ -279,7 +337,13 @@ impl<'c> Run<'c> {
 
     /// The address, if the round makes our first rule on one that others may just be leaving.
     fn first_on_shared(&self, round: &[Planned], seen: &Observation) -> Option<AddressId> {
-        let Some(Planned { step: Step::CreateRule { rule, .. }, .. }) = round.first() else { return None };
+        let Some(Planned {
+            step: Step::CreateRule { rule, .. },
+            ..
+        }) = round.first()
+        else {
+            return None;
+        };
         let survey = Survey::of(&self.request.identity, seen);
         let settled = seen.fresh.contains(&rule.address)
             || self.turns.of(&rule.address).is_some()
@@ -370,7 +434,11 @@ impl<'c> Run<'c> {
     /// What would be done, without doing it.
     pub(super) async fn preview(&mut self) -> Result<Preview, Fault> {
         let ages = self.ages(false);
-        let mut seen = self.looker.observe(&self.request.goal, ages).await.map_err(unread)?;
+        let mut seen = self
+            .looker
+            .observe(&self.request.goal, ages)
+            .await
+            .map_err(unread)?;
         let mut preview = Preview::default();
         for _ in 0..MOST_ROUNDS {
             let plan = plan(self.request, &seen);
@@ -382,7 +450,10 @@ impl<'c> Run<'c> {
                 break;
             }
             if !plan.needs.is_empty() {
-                self.looker.satisfy(&plan.needs, &self.request.goal, ages, &mut seen).await.map_err(unread)?;
+                self.looker
+                    .satisfy(&plan.needs, &self.request.goal, ages, &mut seen)
+                    .await
+                    .map_err(unread)?;
                 continue;
             }
             if let End::Wait(wait) = &plan.end {
@@ -405,22 +476,37 @@ impl Drop for Run<'_> {
     /// Jobs go on when the caller leaves; what they change is not folded in.
     fn drop(&mut self) {
         if !self.under_way.is_empty() {
-            let rules: Vec<_> = self.under_way.iter().filter_map(|planned| planned.step.rule().cloned()).collect();
-            self.looker.board.left_behind(self.looker.api.work().unwrap_or_default(), &rules);
+            let rules: Vec<_> = self
+                .under_way
+                .iter()
+                .filter_map(|planned| planned.step.rule().cloned())
+                .collect();
+            self.looker
+                .board
+                .left_behind(self.looker.api.work().unwrap_or_default(), &rules);
         }
     }
 }
 
 /// Folds a step in as if it had succeeded.
 pub(super) fn pretend(planned: &Planned, number: usize, seen: &mut Observation) {
-    let answered = Answered { id: Some(format!("planned-{number}")), ..Answered::default() };
+    let answered = Answered {
+        id: Some(format!("planned-{number}")),
+        ..Answered::default()
+    };
     for change in planned.step.effect(&answered, seen) {
         seen.apply(&change);
     }
     if let Step::Associate { address, request } = &planned.step {
         seen.fresh.insert(address.clone());
         let allocated = seen.address(address).and_then(|address| address.allocated);
-        seen.jobs.insert(request.job.clone(), JobView::Succeeded { address: Some(address.clone()), allocated });
+        seen.jobs.insert(
+            request.job.clone(),
+            JobView::Succeeded {
+                address: Some(address.clone()),
+                allocated,
+            },
+        );
     }
 }
 
@@ -430,7 +516,10 @@ fn key(planned: &Planned) -> String {
 
 /// Needs that lists of any age serve: what they lead to is planned again on younger ones.
 fn is_of_any_age(need: &Need) -> bool {
-    matches!(need, Need::Members(_) | Need::Firewall | Need::Acl(_) | Need::Address(_))
+    matches!(
+        need,
+        Need::Members(_) | Need::Firewall | Need::Acl(_) | Need::Address(_)
+    )
 }
 
 /// Failures that may mean "already so", or that something was left behind: the next look tells.
@@ -464,10 +553,14 @@ fn unread(error: Unread) -> Fault {
 fn fault_of(what: &str, error: &ApiError) -> Fault {
     let text = format!("{what}: {error}");
     let (kind, reason) = match error {
-        ApiError::Rejected(Refusal { code: Some(430 | 431), .. }) => (FaultKind::Invalid, "REFUSED_BY_CLOUD"),
-        ApiError::Rejected(_) | ApiError::JobFailed { .. } | ApiError::JobLost { .. } | ApiError::Odd { .. } => {
-            (FaultKind::Internal, "STEP_FAILED")
-        }
+        ApiError::Rejected(Refusal {
+            code: Some(430 | 431),
+            ..
+        }) => (FaultKind::Invalid, "REFUSED_BY_CLOUD"),
+        ApiError::Rejected(_)
+        | ApiError::JobFailed { .. }
+        | ApiError::JobLost { .. }
+        | ApiError::Odd { .. } => (FaultKind::Internal, "STEP_FAILED"),
         ApiError::Gone(_) => (FaultKind::NotFound, "GONE"),
         ApiError::Conflict(_) => (FaultKind::Conflict, "CONFLICT"),
         ApiError::Denied(_) => (FaultKind::Denied, "DENIED_BY_CLOUD"),
@@ -475,9 +568,15 @@ fn fault_of(what: &str, error: &ApiError) -> Fault {
         ApiError::Limit(_) => (FaultKind::Quota, "LIMIT_OF_CLOUD"),
         ApiError::NoCapacity(_) => (FaultKind::Quota, "NO_FREE_ADDRESS"),
         ApiError::Throttled { .. } | ApiError::Busy(_) => (FaultKind::Busy, "CLOUD_BUSY"),
-        ApiError::Unreachable { .. } | ApiError::Stopping { .. } => (FaultKind::Unreachable, "CLOUD_UNREACHABLE"),
+        ApiError::Unreachable { .. } | ApiError::Stopping { .. } => {
+            (FaultKind::Unreachable, "CLOUD_UNREACHABLE")
+        }
     };
-    let advice = if let ApiError::Throttled { after, .. } = error { Advice::After(*after) } else { Advice::BackOff };
+    let advice = if let ApiError::Throttled { after, .. } = error {
+        Advice::After(*after)
+    } else {
+        Advice::BackOff
+    };
     Fault::new(kind, reason, text).with_advice(advice)
 }
 
@@ -485,6 +584,10 @@ fn fault_of(what: &str, error: &ApiError) -> Fault {
 pub(super) async fn look_for_report(looker: &Looker<'_>, drift: Duration) -> Result<Observation, Fault> {
     let now = runtime::clock::now();
     let before = |age: Duration| now.checked_sub(age).unwrap_or(now);
-    let ages = Ages { oldest: before(FRESH), oldest_membership: before(drift), machines: MACHINES };
+    let ages = Ages {
+        oldest: before(FRESH),
+        oldest_membership: before(drift),
+        machines: MACHINES,
+    };
     looker.observe_lists(ages).await.map_err(unread)
 }

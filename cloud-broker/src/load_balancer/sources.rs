@@ -67,17 +67,27 @@ impl Sources {
 
     /// Reads the list of an ACL item, where empty is nobody: `None` then, too.
     pub fn from_server_strict(list: &CidrList) -> Option<Self> {
-        if list.is_empty() { None } else { Self::from_server(list) }
+        if list.is_empty() {
+            None
+        } else {
+            Self::from_server(list)
+        }
     }
 
     /// Whether anybody is let in by both.
     pub fn meets(&self, other: &Self) -> bool {
         let overlap = |ours: &Ipv4Net, theirs: &Ipv4Net| ours.contains(theirs) || theirs.contains(ours);
-        self.0.iter().any(|ours| other.0.iter().any(|theirs| overlap(ours, theirs)))
+        self.0
+            .iter()
+            .any(|ours| other.0.iter().any(|theirs| overlap(ours, theirs)))
     }
 
     fn of(set: BTreeSet<Ipv4Net>) -> Self {
-        if set.is_empty() || set.contains(&Ipv4Net::default()) { Self::everybody() } else { Self(set) }
+        if set.is_empty() || set.contains(&Ipv4Net::default()) {
+            Self::everybody()
+        } else {
+            Self(set)
+        }
     }
 
     /// Whether there is no restriction.
@@ -87,7 +97,10 @@ impl Sources {
 
     /// Whether everybody who is let in by `other` is let in here.
     pub fn covers(&self, other: &Self) -> bool {
-        other.0.iter().all(|theirs| self.0.iter().any(|ours| ours.contains(theirs)))
+        other
+            .0
+            .iter()
+            .all(|theirs| self.0.iter().any(|ours| ours.contains(theirs)))
     }
 
     /// The short hash that marks carry.
@@ -114,15 +127,27 @@ impl Sources {
             (0..size.min(256))
                 .map(|host| {
                     let low = u32::try_from(host).unwrap_or(0);
-                    format!("{}/{}", std::net::Ipv4Addr::from(u32::from(net.network()) | low), net.prefix_len())
+                    format!(
+                        "{}/{}",
+                        std::net::Ipv4Addr::from(u32::from(net.network()) | low),
+                        net.prefix_len()
+                    )
                 })
                 .find(|text| !taken.contains(text))
         };
-        self.0.iter().map(spell).collect::<Option<Vec<_>>>().map(CidrList::verbatim)
+        self.0
+            .iter()
+            .map(spell)
+            .collect::<Option<Vec<_>>>()
+            .map(CidrList::verbatim)
     }
 
     fn joined(&self) -> String {
-        self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        self.0
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",")
     }
 }
 
@@ -161,7 +186,11 @@ mod tests {
     use super::*;
 
     fn sources(text: &str) -> Sources {
-        let list: Vec<String> = text.split(' ').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        let list: Vec<String> = text
+            .split(' ')
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect();
         Sources::from_wish(&list).unwrap().0
     }
 

@@ -61,9 +61,17 @@ impl ServiceRef {
     pub fn from_proto(reference: Option<&v1::LoadBalancerRef>) -> Result<Self, Fault> {
         let reference = reference.ok_or_else(|| missing("ref"))?;
         let uid = ServiceUid::parse(&reference.uid).ok_or_else(|| {
-            Fault::invalid("BAD_SERVICE_UID", "ref.uid", "the uid of the service is empty or has characters that no uid has")
+            Fault::invalid(
+                "BAD_SERVICE_UID",
+                "ref.uid",
+                "the uid of the service is empty or has characters that no uid has",
+            )
         })?;
-        Ok(Self { uid, namespace: reference.namespace.clone(), name: reference.name.clone() })
+        Ok(Self {
+            uid,
+            namespace: reference.namespace.clone(),
+            name: reference.name.clone(),
+        })
     }
 }
 
@@ -117,7 +125,9 @@ impl Protocol {
 
     /// Reads the word of a rule name.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Tcp, Self::Udp, Self::TcpProxy].into_iter().find(|protocol| protocol.word() == word)
+        [Self::Tcp, Self::Udp, Self::TcpProxy]
+            .into_iter()
+            .find(|protocol| protocol.word() == word)
     }
 
     /// For a rule.
@@ -142,9 +152,8 @@ impl Protocol {
 pub(crate) fn transport_of(protocol: Option<&RuleProtocol>) -> Transport {
     match protocol {
         Some(RuleProtocol::Udp) => Transport::Udp,
-        Some(RuleProtocol::Tcp | RuleProtocol::TcpProxy | RuleProtocol::Ssl | RuleProtocol::Other(_)) | None => {
-            Transport::Tcp
-        }
+        Some(RuleProtocol::Tcp | RuleProtocol::TcpProxy | RuleProtocol::Ssl | RuleProtocol::Other(_))
+        | None => Transport::Tcp,
     }
 }
 
@@ -239,7 +248,9 @@ impl Wish {
             .map_err(|error| Fault::invalid("BAD_SOURCES", "sources", error.to_string()))?;
         let mut notes = Vec::new();
         if skipped > 0 {
-            let text = format!("{skipped} IPv6 networks of the source ranges are ignored: the public address is IPv4");
+            let text = format!(
+                "{skipped} IPv6 networks of the source ranges are ignored: the public address is IPv4"
+            );
             notes.push(Note::warning("SourcesIgnored", text).about("sources"));
         }
         let read = Self {
@@ -272,13 +283,17 @@ impl DialectWish {
     /// Reads the dialect of a call; none is Apache's.
     pub fn from_proto(dialect: Option<&v1::Dialect>) -> Result<Self, Fault> {
         let Some(dialect) = dialect else {
-            return Ok(Self { kind: Dialect::Apache, cluster_name: String::new() });
+            return Ok(Self {
+                kind: Dialect::Apache,
+                cluster_name: String::new(),
+            });
         };
         let kind = match v1::dialect::Kind::try_from(dialect.kind) {
             Ok(v1::dialect::Kind::Unspecified | v1::dialect::Kind::Apache) => Dialect::Apache,
             Ok(v1::dialect::Kind::Leaseweb) => Dialect::Leaseweb,
             Err(_) => {
-                let text = "this broker does not know the dialect; use an agent of its own version or an older one";
+                let text =
+                    "this broker does not know the dialect; use an agent of its own version or an older one";
                 return Err(Fault::invalid("UNKNOWN_DIALECT", "dialect.kind", text));
             }
         };
@@ -286,7 +301,10 @@ impl DialectWish {
             let text = "the Leaseweb dialect needs a cluster name, since it is part of every rule's name";
             return Err(Fault::invalid("NO_CLUSTER_NAME", "dialect.cluster_name", text));
         }
-        Ok(Self { kind, cluster_name: dialect.cluster_name.clone() })
+        Ok(Self {
+            kind,
+            cluster_name: dialect.cluster_name.clone(),
+        })
     }
 }
 
@@ -310,7 +328,8 @@ fn algorithm(wish: &v1::Wish) -> Result<Algorithm, Fault> {
         Ok(v1::wish::Algorithm::Source) => Ok(Algorithm::Source),
         Ok(v1::wish::Algorithm::LeastConnections) => Ok(Algorithm::LeastConnections),
         Err(_) => {
-            let text = "this broker does not know the algorithm; use an agent of its own version or an older one";
+            let text =
+                "this broker does not know the algorithm; use an agent of its own version or an older one";
             Err(Fault::invalid("UNKNOWN_ALGORITHM", "algorithm", text))
         }
     }
@@ -321,11 +340,16 @@ fn requested(text: &str, policy: &Policy) -> Result<Option<IpAddr>, Fault> {
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let ip: IpAddr = text.trim().parse().map_err(|_| {
-        Fault::invalid("BAD_ADDRESS", field, format!("\"{text}\" is no IP address"))
-    })?;
+    let ip: IpAddr = text
+        .trim()
+        .parse()
+        .map_err(|_| Fault::invalid("BAD_ADDRESS", field, format!("\"{text}\" is no IP address")))?;
     if ip.is_ipv6() {
-        return Err(Fault::invalid("ADDRESS_IS_IPV6", field, format!("{ip} is IPv6; public addresses are IPv4")));
+        return Err(Fault::invalid(
+            "ADDRESS_IS_IPV6",
+            field,
+            format!("{ip} is IPv6; public addresses are IPv4"),
+        ));
     }
     if !policy.allowed_addresses.admit(ip) {
         let text = format!("{ip} is not among the addresses that this cluster may use");
@@ -339,16 +363,27 @@ fn ports(list: &[v1::WishPort], policy: &Policy) -> Result<Vec<WishPort>, Fault>
         return Err(Fault::invalid("NO_PORTS", "ports", "the service has no port"));
     }
     if list.len() > MOST_PORTS {
-        let text = format!("the service has {} ports; at most {MOST_PORTS} are served", list.len());
+        let text = format!(
+            "the service has {} ports; at most {MOST_PORTS} are served",
+            list.len()
+        );
         return Err(Fault::invalid("TOO_MANY_PORTS", "ports", text));
     }
     let mut read: Vec<WishPort> = Vec::with_capacity(list.len());
     for (index, wish) in list.iter().enumerate() {
-        let label = if wish.name.is_empty() { index.to_string() } else { wish.name.clone() };
+        let label = if wish.name.is_empty() {
+            index.to_string()
+        } else {
+            wish.name.clone()
+        };
         let port = port(wish, &label, policy)?;
         if let Some(other) = read.iter().find(|other| other.port == port.port) {
             let same = other.protocol.transport() == port.protocol.transport();
-            let reason = if same { "PORT_TWICE" } else { "TCP_AND_UDP_ON_ONE_PORT" };
+            let reason = if same {
+                "PORT_TWICE"
+            } else {
+                "TCP_AND_UDP_ON_ONE_PORT"
+            };
             let text = format!(
                 "port {} is wanted twice ({} and {}); CloudStack has one rule per port of an address, whatever the \
                  protocol, so use another port or a second service",
@@ -365,7 +400,10 @@ fn ports(list: &[v1::WishPort], policy: &Policy) -> Result<Vec<WishPort>, Fault>
 
 fn port(wish: &v1::WishPort, label: &str, policy: &Policy) -> Result<WishPort, Fault> {
     let field = |name: &str| format!("ports[{label}].{name}");
-    let protocol = match (v1::wish_port::Protocol::try_from(wish.protocol), wish.proxy_protocol) {
+    let protocol = match (
+        v1::wish_port::Protocol::try_from(wish.protocol),
+        wish.proxy_protocol,
+    ) {
         (Ok(v1::wish_port::Protocol::Unspecified | v1::wish_port::Protocol::Tcp), false) => Protocol::Tcp,
         (Ok(v1::wish_port::Protocol::Unspecified | v1::wish_port::Protocol::Tcp), true) => Protocol::TcpProxy,
         (Ok(v1::wish_port::Protocol::Udp), _) => Protocol::Udp,
@@ -380,7 +418,11 @@ fn port(wish: &v1::WishPort, label: &str, policy: &Policy) -> Result<WishPort, F
     };
     let number = |value: u32| u16::try_from(value).ok().filter(|value| *value > 0);
     let public = number(wish.port).ok_or_else(|| {
-        Fault::invalid("BAD_PORT", field("port"), format!("{} is no port number", wish.port))
+        Fault::invalid(
+            "BAD_PORT",
+            field("port"),
+            format!("{} is no port number", wish.port),
+        )
     })?;
     let node_port = number(wish.node_port).ok_or_else(|| {
         let text = "the port has no node port; set allocateLoadBalancerNodePorts to true, since the balancer sends to it";
@@ -388,16 +430,25 @@ fn port(wish: &v1::WishPort, label: &str, policy: &Policy) -> Result<WishPort, F
     })?;
     if !policy.member_ports.contains(node_port) {
         let (first, last) = (policy.member_ports.first(), policy.member_ports.last());
-        let text = format!("node port {node_port} is outside {first}-{last}, the member ports of this cluster");
+        let text =
+            format!("node port {node_port} is outside {first}-{last}, the member ports of this cluster");
         return Err(Fault::invalid("NODE_PORT_OUT_OF_RANGE", field("node_port"), text));
     }
-    Ok(WishPort { name: wish.name.clone(), protocol, port: public, node_port })
+    Ok(WishPort {
+        name: wish.name.clone(),
+        protocol,
+        port: public,
+        node_port,
+    })
 }
 
 fn members(list: &[v1::WishMember]) -> Result<WishMembers, Fault> {
     use v1::wish_member::Machine;
     if list.len() > MOST_MEMBERS {
-        let text = format!("the service has {} nodes; at most {MOST_MEMBERS} are served", list.len());
+        let text = format!(
+            "the service has {} nodes; at most {MOST_MEMBERS} are served",
+            list.len()
+        );
         return Err(Fault::invalid("TOO_MANY_MEMBERS", "members", text));
     }
     let id = |text: &str, node: &str| {

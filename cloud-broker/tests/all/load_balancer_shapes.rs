@@ -21,17 +21,16 @@ async fn a_service_gets_an_address_rules_members_and_an_open_firewall_and_leaves
     let (served, _) = broker.ensure(&service(1), &wish, &[]).await.unwrap();
     let ip = served.ingress.ip;
     let uid = "00000001-1111-4111-8111-111111111111";
-    let mark = format!("kcs1 cluster=c1c1c1c1-0000-4000-8000-000000000001 service={uid} address=own src=2ac1d1e4");
+    let mark = format!("kcs1 cluster=c1c1c1c1-0000-4000-8000-000000000001 service={uid} address=own src=");
     let dump = cloud.dump();
     let name = "a0000000111114111811111111111111";
     let members = r#"["node-1", "node-2", "node-3"]"#;
-    let src = mark.rsplit_once('=').unwrap().0;
     let expected = [
         format!("address {ip} Allocated"),
         format!("firewall {ip} tcp Some((443, 443)) [\"0.0.0.0/0\"] Active"),
         format!("firewall {ip} tcp Some((80, 80)) [\"0.0.0.0/0\"] Active"),
-        format!("rule {name}-tcp-443 {ip}:443 -> 30443 tcp roundrobin [0.0.0.0/0] Active {members} {src}="),
-        format!("rule {name}-tcp-80 {ip}:80 -> 30080 tcp roundrobin [0.0.0.0/0] Active {members} {src}="),
+        format!("rule {name}-tcp-443 {ip}:443 -> 30443 tcp roundrobin [0.0.0.0/0] Active {members} {mark}"),
+        format!("rule {name}-tcp-80 {ip}:80 -> 30080 tcp roundrobin [0.0.0.0/0] Active {members} {mark}"),
     ];
     let seen = picture(&dump);
     assert_eq!(seen.len(), expected.len(), "{seen:#?}");
@@ -51,10 +50,16 @@ async fn a_second_ensure_changes_nothing_and_reads_next_to_nothing() {
     let wish = wish(&cloud, &[(80, 30080), (443, 30443), (8443, 31443)]);
     let (served, _) = broker.ensure(&service(1), &wish, &[]).await.unwrap();
     cloud.reset_calls();
-    let (again, changes) = broker.ensure(&service(1), &wish, &published(&served)).await.unwrap();
+    let (again, changes) = broker
+        .ensure(&service(1), &wish, &published(&served))
+        .await
+        .unwrap();
     assert_eq!((again, changes), (served, 0));
     let (reads, writes, polls) = calls(&cloud);
-    assert!(reads <= 3 && writes == 0 && polls == 0, "{reads} {writes} {polls}");
+    assert!(
+        reads <= 3 && writes == 0 && polls == 0,
+        "{reads} {writes} {polls}"
+    );
 }
 
 #[rstest::rstest]
@@ -65,12 +70,22 @@ async fn making_a_balancer_takes_few_calls(#[case] ports: u32, #[case] most: (u6
     let cloud = cloud(isolated()).await;
     let broker = Broker::new(&cloud);
     // Another service came first, so that networks and machines are known.
-    broker.ensure(&service(9), &wish(&cloud, &[(22, 30022)]), &[]).await.unwrap();
+    broker
+        .ensure(&service(9), &wish(&cloud, &[(22, 30022)]), &[])
+        .await
+        .unwrap();
     cloud.reset_calls();
     let ports: Vec<(u32, u32)> = (0..ports).map(|n| (80 + n, 30080 + n)).collect();
-    broker.ensure(&service(1), &wish(&cloud, &ports), &[]).await.unwrap();
+    broker
+        .ensure(&service(1), &wish(&cloud, &ports), &[])
+        .await
+        .unwrap();
     let (reads, writes, polls) = calls(&cloud);
-    assert!(reads <= most.0 && writes <= most.1 && polls <= most.2, "{reads} {writes} {polls}\n{:?}", cloud.calls().sequence);
+    assert!(
+        reads <= most.0 && writes <= most.1 && polls <= most.2,
+        "{reads} {writes} {polls}\n{:?}",
+        cloud.calls().sequence
+    );
 }
 
 #[tokio::test]
@@ -87,15 +102,24 @@ async fn a_node_that_comes_and_goes_takes_one_change_per_rule() {
     let after = wish(&cloud, &ports);
     cloud.reset_calls();
     for (number, served) in (1..=5).zip(&served) {
-        broker.ensure(&service(number), &after, &published(served)).await.unwrap();
+        broker
+            .ensure(&service(number), &after, &published(served))
+            .await
+            .unwrap();
     }
     assert!(cloud.dump().rules.iter().all(|rule| rule.members.len() == 4));
     for (number, served) in (1..=5).zip(&served) {
-        broker.ensure(&service(number), &before, &published(served)).await.unwrap();
+        broker
+            .ensure(&service(number), &before, &published(served))
+            .await
+            .unwrap();
     }
     assert!(cloud.dump().rules.iter().all(|rule| rule.members.len() == 3));
     let (reads, writes, polls) = calls(&cloud);
-    assert!(reads <= 25 && writes <= 20 && polls <= 20, "{reads} {writes} {polls}");
+    assert!(
+        reads <= 25 && writes <= 20 && polls <= 20,
+        "{reads} {writes} {polls}"
+    );
 }
 
 #[tokio::test]
@@ -126,11 +150,20 @@ async fn a_wish_that_can_not_be_met_changes_nothing() {
     let mut udp = wish(&cloud, &[(53, 30053)]);
     udp.ports[0].protocol = v1::wish_port::Protocol::Udp.into();
     let fault = broker.ensure_once(&service(1), &udp, &[]).await.unwrap_err();
-    assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::Invalid, Some("ports[p53].protocol")));
+    assert_eq!(
+        (fault.kind, fault.field.as_deref()),
+        (FaultKind::Invalid, Some("ports[p53].protocol"))
+    );
     let mut elsewhere = wish(&cloud, &[(80, 30080)]);
     elsewhere.network = "no-such-network".to_owned();
-    let fault = broker.ensure_once(&service(1), &elsewhere, &[]).await.unwrap_err();
-    assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::NotFound, Some("network")));
+    let fault = broker
+        .ensure_once(&service(1), &elsewhere, &[])
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (fault.kind, fault.field.as_deref()),
+        (FaultKind::NotFound, Some("network"))
+    );
     assert_eq!(calls(&cloud).1, 0);
 }
 
@@ -177,20 +210,32 @@ async fn another_address_is_complete_before_the_old_one_goes() {
     let mut wanted = wish(&cloud, &[(80, 30080)]);
     let (old, _) = broker.ensure(&service(1), &wanted, &[]).await.unwrap();
     wanted.requested_address = "127.100.0.77".to_owned();
-    let (new, _) = broker.ensure(&service(1), &wanted, &published(&old)).await.unwrap();
+    let (new, _) = broker
+        .ensure(&service(1), &wanted, &published(&old))
+        .await
+        .unwrap();
     assert_eq!(new.ingress.ip.to_string(), "127.100.0.77");
     assert_eq!(new.leaving, [old.ingress.ip]);
     assert_eq!(cloud.dump().acquired().count(), 2);
     assert!(cloud.dump().rules.iter().all(|rule| rule.members.len() == 3));
     // Told that the new one is published, the old one goes.
-    let (settled, _) = broker.ensure(&service(1), &wanted, &published(&new)).await.unwrap();
+    let (settled, _) = broker
+        .ensure(&service(1), &wanted, &published(&new))
+        .await
+        .unwrap();
     assert_eq!(settled.leaving, Vec::<IpAddr>::new());
     let addresses: Vec<String> = cloud.dump().acquired().map(|row| row.address.clone()).collect();
     assert_eq!(addresses, ["127.100.0.77"]);
     // Without the wish the present one stays.
     wanted.requested_address.clear();
-    let (still, changes) = broker.ensure(&service(1), &wanted, &published(&new)).await.unwrap();
-    assert_eq!((still.ingress.ip.to_string().as_str(), changes), ("127.100.0.77", 0));
+    let (still, changes) = broker
+        .ensure(&service(1), &wanted, &published(&new))
+        .await
+        .unwrap();
+    assert_eq!(
+        (still.ingress.ip.to_string().as_str(), changes),
+        ("127.100.0.77", 0)
+    );
 }
 
 #[tokio::test]
@@ -202,17 +247,32 @@ async fn the_proxy_header_is_switched_in_place_and_a_refused_switch_is_sent_agai
     let rule = cloud.dump().rules[0].clone();
     wanted.ports[0].proxy_protocol = true;
     cloud.refuse_in_router("LoadBalancerConfigCommand", true);
-    let refused = broker.ensure_once(&service(1), &wanted, &published(&served)).await;
+    let refused = broker
+        .ensure_once(&service(1), &wanted, &published(&served))
+        .await;
     assert!(refused.is_err(), "{refused:?}");
     cloud.refuse_in_router("LoadBalancerConfigCommand", false);
-    let (now, _) = broker.ensure(&service(1), &wanted, &published(&served)).await.unwrap();
+    let (now, _) = broker
+        .ensure(&service(1), &wanted, &published(&served))
+        .await
+        .unwrap();
     assert!(now.ingress.proxy);
     let after = cloud.dump().rules[0].clone();
-    assert_eq!((after.id, after.protocol.as_deref()), (rule.id, Some("tcp-proxy")));
+    assert_eq!(
+        (after.id, after.protocol.as_deref()),
+        (rule.id, Some("tcp-proxy"))
+    );
     assert!(after.name.ends_with("-tcp-proxy-80"), "{}", after.name);
     let routers = cloud.routers();
-    let at_router = routers.values().flat_map(|router| router.rules.iter()).find(|rule| rule.public_port == 80);
-    assert_eq!(at_router.map(|rule| rule.protocol.as_str()), Some("tcp-proxy"), "{at_router:?}");
+    let at_router = routers
+        .values()
+        .flat_map(|router| router.balancers.values().flatten())
+        .find(|rule| rule.port == 80);
+    assert_eq!(
+        at_router.and_then(|rule| rule.protocol.as_deref()),
+        Some("tcp-proxy"),
+        "{at_router:?}"
+    );
     assert_eq!(cloud.dump().firewall_rules.len(), 1);
 }
 
@@ -222,16 +282,34 @@ async fn source_ranges_change_on_both_layers_and_the_mark_follows() {
     let broker = Broker::new(&cloud);
     let mut wanted = wish(&cloud, &[(80, 30080)]);
     let (served, _) = broker.ensure(&service(1), &wanted, &[]).await.unwrap();
-    for ranges in [vec!["10.0.0.0/8", "192.0.2.0/24"], vec!["10.0.0.0/8", "198.51.100.0/24"], vec!["192.0.2.7/32"], vec![]] {
+    for ranges in [
+        vec!["10.0.0.0/8", "192.0.2.0/24"],
+        vec!["10.0.0.0/8", "198.51.100.0/24"],
+        vec!["192.0.2.7/32"],
+        vec![],
+    ] {
         wanted.sources = ranges.iter().map(|range| (*range).to_owned()).collect();
-        broker.ensure(&service(1), &wanted, &published(&served)).await.unwrap();
+        broker
+            .ensure(&service(1), &wanted, &published(&served))
+            .await
+            .unwrap();
         let dump = cloud.dump();
         assert_eq!(dump.firewall_rules.len(), 1, "{:?}", dump.firewall_rules);
         let mark = dump.rules[0].description.clone().unwrap();
-        assert!(!mark.contains(','), "only the new set is left in the mark: {mark}");
-        let expected = if ranges.is_empty() { "0.0.0.0/0".to_owned() } else { ranges.join(",") };
+        assert!(
+            !mark.contains(','),
+            "only the new set is left in the mark: {mark}"
+        );
+        let expected = if ranges.is_empty() {
+            "0.0.0.0/0".to_owned()
+        } else {
+            ranges.join(",")
+        };
         assert_eq!(dump.rules[0].sources.clone().unwrap().replace(' ', ","), expected);
-        let (_, changes) = broker.ensure(&service(1), &wanted, &published(&served)).await.unwrap();
+        let (_, changes) = broker
+            .ensure(&service(1), &wanted, &published(&served))
+            .await
+            .unwrap();
         assert_eq!(changes, 0);
     }
 }
@@ -249,19 +327,35 @@ async fn ports_come_go_and_change_and_what_is_shared_stays() {
         vec![(443, 30444), (80, 30080)],
         vec![(8080, 30444)],
     ] {
-        wanted.ports = ports.iter().map(|(port, node_port)| port_of(*port, *node_port)).collect();
-        let (now, _) = broker.ensure(&service(1), &wanted, &published(&served)).await.unwrap();
+        wanted.ports = ports
+            .iter()
+            .map(|(port, node_port)| port_of(*port, *node_port))
+            .collect();
+        let (now, _) = broker
+            .ensure(&service(1), &wanted, &published(&served))
+            .await
+            .unwrap();
         assert_eq!(now.ingress.ip, served.ingress.ip);
         let dump = cloud.dump();
-        let mut rules: Vec<(u32, u32)> =
-            dump.rules.iter().map(|rule| (rule.public_port.into(), rule.private_port.into())).collect();
-        let mut firewall: Vec<u16> = dump.firewall_rules.iter().map(|rule| rule.ports.unwrap().0).collect();
+        let mut rules: Vec<(u32, u32)> = dump
+            .rules
+            .iter()
+            .map(|rule| (rule.public_port.into(), rule.private_port.into()))
+            .collect();
+        let mut firewall: Vec<u16> = dump
+            .firewall_rules
+            .iter()
+            .map(|rule| rule.ports.unwrap().0)
+            .collect();
         let mut expected = ports.clone();
         expected.sort_unstable();
         rules.sort_unstable();
         firewall.sort_unstable();
         assert_eq!(rules, expected);
-        assert_eq!(firewall.iter().map(|port| u32::from(*port)).collect::<Vec<_>>(), expected.iter().map(|port| port.0).collect::<Vec<_>>());
+        assert_eq!(
+            firewall.iter().map(|port| u32::from(*port)).collect::<Vec<_>>(),
+            expected.iter().map(|port| port.0).collect::<Vec<_>>()
+        );
         assert!(dump.rules.iter().all(|rule| rule.members.len() == 3));
     }
 }
@@ -270,9 +364,20 @@ async fn ports_come_go_and_change_and_what_is_shared_stays() {
 async fn a_dry_run_shows_every_step_and_does_none() {
     let cloud = cloud(isolated()).await;
     let broker = Broker::new(&cloud);
-    let preview = broker.preview(&service(1), &wish(&cloud, &[(80, 30080)]), &[]).await.unwrap();
+    let preview = broker
+        .preview(&service(1), &wish(&cloud, &[(80, 30080)]), &[])
+        .await
+        .unwrap();
     let actions: Vec<&str> = preview.steps.iter().map(|step| step.action).collect();
-    assert_eq!(actions, ["associate address", "create rule", "open firewall", "assign members"]);
+    assert_eq!(
+        actions,
+        [
+            "associate address",
+            "create rule",
+            "open firewall",
+            "assign members"
+        ]
+    );
     assert_eq!(calls(&cloud).1, 0);
     assert_eq!(preview.refused, "");
 }

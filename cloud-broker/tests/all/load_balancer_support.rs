@@ -8,8 +8,8 @@ use cloud_broker::cloudstack::types::{ProjectId, Version};
 use cloud_broker::cloudstack::{Account, Api, ApiKeys, Environment, Pace, Settings};
 use cloud_broker::instances::MachineLists;
 use cloud_broker::load_balancer::{
-    AdoptionHint, Answer, Demand, Departed, Dialect, DialectWish, Farewell, LoadBalancers, Outcome, Permit, Preview,
-    Served, ServiceRef, ServiceUid, Tenancy, Wish,
+    AdoptionHint, Answer, Demand, Departed, Dialect, DialectWish, Farewell, LoadBalancers, Outcome, Permit,
+    Preview, Served, ServiceRef, ServiceUid, Tenancy, Wish,
 };
 use cloud_broker::metrics::CloudStackMetrics;
 use cloud_broker::tenant::{ClusterUid, ClusterUids, Policy, Scope};
@@ -27,13 +27,20 @@ const PATIENCE: usize = 60;
 
 /// An account with an isolated network and three machines.
 pub(crate) fn isolated() -> Seed {
-    Seed::builder().account("demo").network("demo", "k8s", "127.101.0.0/24").machines("k8s", "node-", 3).build()
+    Seed::builder()
+        .account("demo")
+        .network("demo", "k8s", "127.101.0.0/24")
+        .machines("k8s", "node-", 3)
+        .build()
 }
 
 pub(crate) async fn cloud(seed: Seed) -> Handle {
     runtime::host::install_tls_provider();
     let keys = Keys::generate(&seed);
-    let options = Options { lock_scale: 0.002, ..Options::default() };
+    let options = Options {
+        lock_scale: 0.002,
+        ..Options::default()
+    };
     Simulator::start(seed, keys, options).await.unwrap()
 }
 
@@ -74,8 +81,16 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(crate) fn of(cloud: &Handle, caller: &str) -> Self {
         let keys = cloud.keys(caller).unwrap();
-        let keys = ApiKeys { api_key: keys.api_key.as_str().into(), secret_key: keys.secret_key.as_str().into() };
-        Self { url: cloud.url().to_owned(), keys, project: None, pace: 0.002 }
+        let keys = ApiKeys {
+            api_key: keys.api_key.as_str().into(),
+            secret_key: keys.secret_key.as_str().into(),
+        };
+        Self {
+            url: cloud.url().to_owned(),
+            keys,
+            project: None,
+            pace: 0.002,
+        }
     }
 }
 
@@ -86,8 +101,11 @@ impl Broker {
 
     pub(crate) fn at(endpoint: &Endpoint) -> Self {
         let stop = CancellationToken::new();
-        let environment =
-            Environment { tasks: TaskTracker::new(), shutdown: stop.clone(), metrics: CloudStackMetrics::default() };
+        let environment = Environment {
+            tasks: TaskTracker::new(),
+            shutdown: stop.clone(),
+            metrics: CloudStackMetrics::default(),
+        };
         let settings = Settings {
             pace: Pace::scaled(endpoint.pace),
             ..Settings::new(endpoint.url.parse().unwrap(), endpoint.keys.clone())
@@ -98,7 +116,10 @@ impl Broker {
         Self {
             balancers: LoadBalancers::new(machines),
             api,
-            scope: Scope { project: endpoint.project.clone(), ..Scope::default() },
+            scope: Scope {
+                project: endpoint.project.clone(),
+                ..Scope::default()
+            },
             policy: Policy::default(),
             uids: cluster(CLUSTER),
             version: None,
@@ -124,8 +145,15 @@ impl Broker {
         published: &[IpAddr],
     ) -> Result<Answer<Served>, Fault> {
         let (goal, mut notes) = Wish::from_proto(Some(wish), &self.policy)?;
-        let demand = Demand { service: service.clone(), published: published.to_vec(), goal };
-        let mut answer = self.balancers.ensure(&self.tenancy(), &demand, &Always, soon()).await?;
+        let demand = Demand {
+            service: service.clone(),
+            published: published.to_vec(),
+            goal,
+        };
+        let mut answer = self
+            .balancers
+            .ensure(&self.tenancy(), &demand, &Always, soon())
+            .await?;
         notes.append(&mut answer.notes);
         answer.notes = notes;
         Ok(answer)
@@ -152,9 +180,19 @@ impl Broker {
     }
 
     /// One call.
-    pub(crate) async fn delete_once(&self, service: &ServiceRef, goal: Farewell) -> Result<Answer<Departed>, Fault> {
-        let demand = Demand { service: service.clone(), published: Vec::new(), goal };
-        self.balancers.delete(&self.tenancy(), &demand, &Always, soon()).await
+    pub(crate) async fn delete_once(
+        &self,
+        service: &ServiceRef,
+        goal: Farewell,
+    ) -> Result<Answer<Departed>, Fault> {
+        let demand = Demand {
+            service: service.clone(),
+            published: Vec::new(),
+            goal,
+        };
+        self.balancers
+            .delete(&self.tenancy(), &demand, &Always, soon())
+            .await
     }
 
     /// Calls until it is settled.
@@ -176,7 +214,11 @@ impl Broker {
         published: &[IpAddr],
     ) -> Result<Preview, Fault> {
         let (goal, _) = Wish::from_proto(Some(wish), &self.policy)?;
-        let demand = Demand { service: service.clone(), published: published.to_vec(), goal };
+        let demand = Demand {
+            service: service.clone(),
+            published: published.to_vec(),
+            goal,
+        };
         self.balancers.plan_ensure(&self.tenancy(), &demand).await
     }
 }
@@ -201,7 +243,10 @@ pub(crate) fn farewell() -> Farewell {
     Farewell {
         keep_address: false,
         network: None,
-        dialect: DialectWish { kind: Dialect::Apache, cluster_name: "kubernetes".to_owned() },
+        dialect: DialectWish {
+            kind: Dialect::Apache,
+            cluster_name: "kubernetes".to_owned(),
+        },
         adoption: AdoptionHint::default(),
     }
 }
@@ -214,8 +259,14 @@ pub(crate) fn wish(cloud: &Handle, ports: &[(u32, u32)]) -> v1::Wish {
         machine: Some(v1::wish_member::Machine::MachineId(id)),
     };
     v1::Wish {
-        ports: ports.iter().map(|(port, node_port)| port_of(*port, *node_port)).collect(),
-        members: machines.iter().map(|machine| member(&machine.name, machine.id.to_string())).collect(),
+        ports: ports
+            .iter()
+            .map(|(port, node_port)| port_of(*port, *node_port))
+            .collect(),
+        members: machines
+            .iter()
+            .map(|machine| member(&machine.name, machine.id.to_string()))
+            .collect(),
         dialect: Some(v1::Dialect {
             kind: v1::dialect::Kind::Apache.into(),
             cluster_name: "kubernetes".to_owned(),
@@ -237,7 +288,11 @@ pub(crate) fn port_of(port: u32, node_port: u32) -> v1::WishPort {
 /// Calls by kind: reads, writes, polls.
 pub(crate) fn calls(cloud: &Handle) -> (u64, u64, u64) {
     let calls = cloud.calls();
-    (calls.of_kind(CallKind::Read), calls.of_kind(CallKind::Write), calls.of_kind(CallKind::Poll))
+    (
+        calls.of_kind(CallKind::Read),
+        calls.of_kind(CallKind::Write),
+        calls.of_kind(CallKind::Poll),
+    )
 }
 
 /// What exists, as lines that are easy to compare: no ids, and addresses by their place.
@@ -248,17 +303,31 @@ pub(crate) fn picture(dump: &Dump) -> Vec<String> {
         let sources = rule.sources.as_deref().unwrap_or("-");
         lines.push(format!(
             "rule {} {}:{} -> {} {protocol} {} [{sources}] {} {:?} {}",
-            rule.name, rule.address, rule.public_port, rule.private_port, rule.algorithm, rule.state, rule.members,
+            rule.name,
+            rule.address,
+            rule.public_port,
+            rule.private_port,
+            rule.algorithm,
+            rule.state,
+            rule.members,
             rule.description.as_deref().unwrap_or("-")
         ));
     }
     for rule in &dump.firewall_rules {
-        lines.push(format!("firewall {} {} {:?} {:?} {}", rule.address, rule.protocol, rule.ports, rule.sources, rule.state));
+        lines.push(format!(
+            "firewall {} {} {:?} {:?} {}",
+            rule.address, rule.protocol, rule.ports, rule.sources, rule.state
+        ));
     }
     for item in &dump.acl_items {
         lines.push(format!(
             "acl {} {} {} {:?} {} {} {}",
-            item.list, item.number, item.protocol, item.ports, item.sources, item.allow,
+            item.list,
+            item.number,
+            item.protocol,
+            item.ports,
+            item.sources,
+            item.allow,
             item.reason.as_deref().unwrap_or("-")
         ));
     }

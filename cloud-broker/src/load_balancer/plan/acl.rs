@@ -41,9 +41,11 @@ pub(super) fn list<'o>(
     let mut numbers: BTreeSet<u32> = items.iter().filter_map(|item| item.number).collect();
     for (transport, number) in ports {
         let fitting = items.iter().filter(|item| allows(item, *transport, *number));
-        let exact = |item: &&NetworkAclItem| Sources::from_server_strict(&item.sources).as_ref() == Some(sources);
+        let exact =
+            |item: &&NetworkAclItem| Sources::from_server_strict(&item.sources).as_ref() == Some(sources);
         let hiding = first_hiding(items, *transport, *number, sources);
-        let in_front = |item: &&NetworkAclItem| hiding.is_none_or(|deny| item.number.is_some_and(|n| n < deny));
+        let in_front =
+            |item: &&NetworkAclItem| hiding.is_none_or(|deny| item.number.is_some_and(|n| n < deny));
         // One of ours before one that was left by somebody else.
         let mine = |item: &&NetworkAclItem| identity.of_text(&item.reason) == Claim::Mine;
         let found = fitting.clone().filter(exact).filter(in_front).max_by_key(mine);
@@ -114,7 +116,11 @@ fn first_hiding(items: &[NetworkAclItem], transport: Transport, port: u16, sourc
 
 /// How an item reads.
 pub(super) fn text(item: &NetworkAclItem) -> String {
-    let ports = item.ports.map_or_else(|| "all ports".to_owned(), |ports| ports.start.to_string());
-    let number = item.number.map_or_else(String::new, |number| format!(" (number {number})"));
+    let ports = item
+        .ports
+        .map_or_else(|| "all ports".to_owned(), |ports| ports.start.to_string());
+    let number = item
+        .number
+        .map_or_else(String::new, |number| format!(" (number {number})"));
     format!("{}/{ports} for {}{number}", item.protocol, item.sources)
 }

@@ -17,18 +17,24 @@ use crate::load_balancer::wish::{AdoptionHint, Dialect, Wish, transport_of};
 /// Marks for every rule of the Service.
 pub(super) fn plan(cx: &Context<'_>, hint: &AdoptionHint, keep_address: bool, wish: Option<&Wish>) -> Plan {
     let mut plan = Plan::default();
-    let unknown = cx.survey.addresses().into_iter().filter(|id| {
-        cx.observation.address(id).is_none() && !cx.observation.invisible.contains(id)
-    });
+    let unknown = cx
+        .survey
+        .addresses()
+        .into_iter()
+        .filter(|id| cx.observation.address(id).is_none() && !cx.observation.invisible.contains(id));
     plan.needs.extend(unknown.map(Need::Address));
     for claimed in cx.survey.mine().filter(|claimed| claimed.serves()) {
-        let Some(address) = &claimed.rule.address_id else { continue };
+        let Some(address) = &claimed.rule.address_id else {
+            continue;
+        };
         let Some(src) = sources_of(cx, claimed.rule, address, wish) else {
             plan.needs.push(Need::Firewall);
             continue;
         };
         let word = word(cx, claimed, address, hint, keep_address);
-        let held = wish.filter(|wish| !is_as_wished(claimed.rule, &src, wish)).map(|wish| wish.sources.hash());
+        let held = wish
+            .filter(|wish| !is_as_wished(claimed.rule, &src, wish))
+            .map(|wish| wish.sources.hash());
         let mark = Mark {
             cluster: cx.identity.uids.mark().to_owned(),
             service: cx.identity.service.uid.to_string(),
@@ -43,9 +49,17 @@ pub(super) fn plan(cx: &Context<'_>, hint: &AdoptionHint, keep_address: bool, wi
             protocol: Some(claimed.rule.protocol.clone().unwrap_or(RuleProtocol::Tcp)),
             ..RuleChange::default()
         };
-        let step =
-            Step::UpdateRule { rule: claimed.rule.id.clone(), name: claimed.rule.name.clone(), change };
-        plan.push(Phase::Update, step, "the rule of an older controller is taken over", Impact::None);
+        let step = Step::UpdateRule {
+            rule: claimed.rule.id.clone(),
+            name: claimed.rule.name.clone(),
+            change,
+        };
+        plan.push(
+            Phase::Update,
+            step,
+            "the rule of an older controller is taken over",
+            Impact::None,
+        );
     }
     plan
 }
@@ -61,11 +75,18 @@ fn word(
     if cx.survey.word(cx.identity, cx.observation, address) == AddressWord::Own {
         return AddressWord::Own;
     }
-    let mut of_siblings = cx.survey.others_on(address).filter_map(|other| other.mark.as_ref());
+    let mut of_siblings = cx
+        .survey
+        .others_on(address)
+        .filter_map(|other| other.mark.as_ref());
     if of_siblings.any(|mark| mark.address.is_some() && cx.identity.is_of_cluster(mark)) {
         return AddressWord::Given;
     }
-    let dialect = cx.identity.names.parse(&claimed.rule.name).map_or(Dialect::Apache, |parsed| parsed.dialect);
+    let dialect = cx
+        .identity
+        .names
+        .parse(&claimed.rule.name)
+        .map_or(Dialect::Apache, |parsed| parsed.dialect);
     match cx.observation.address(address) {
         Some(seen) => adopted_word(dialect, hint, keep_address, seen),
         None => AddressWord::Given,
@@ -79,7 +100,11 @@ fn sources_of(
     address: &AddressId,
     wish: Option<&Wish>,
 ) -> Option<BTreeSet<SourcesHash>> {
-    let network = cx.observation.networks.iter().find(|network| rule.network_id.as_ref() == Some(&network.id));
+    let network = cx
+        .observation
+        .networks
+        .iter()
+        .find(|network| rule.network_id.as_ref() == Some(&network.id));
     let listed = Sources::from_server(&rule.sources);
     if network.map(filter) != Some(Filter::Firewall) {
         return Some(listed.iter().map(Sources::hash).collect());

@@ -26,8 +26,16 @@ pub(super) fn leave(cx: &Context<'_>, farewell: &Farewell) -> Plan {
     for address in cx.survey.addresses() {
         depart(cx, &address, farewell.keep_address, &mut plan);
     }
-    for rule in cx.survey.mine().map(|claimed| claimed.rule).filter(|rule| rule.address_id.is_none()) {
-        let step = Step::DeleteRule { rule: rule.id.clone(), name: rule.name.clone() };
+    for rule in cx
+        .survey
+        .mine()
+        .map(|claimed| claimed.rule)
+        .filter(|rule| rule.address_id.is_none())
+    {
+        let step = Step::DeleteRule {
+            rule: rule.id.clone(),
+            name: rule.name.clone(),
+        };
         plan.push(Phase::Leave, step, "the service goes", Impact::None);
     }
     if cx.observation.unsettled.is_none() {
@@ -57,7 +65,9 @@ fn never_used(cx: &Context<'_>, keep_address: bool, plan: &mut Plan) -> Option<E
             Proof::Ask(job) => plan.needs.push(Need::Job(job)),
             Proof::Running(job) => end = Some(End::Await(job)),
             Proof::Taken if keep_address => keep(address.ip, "it was asked to be kept", plan),
-            Proof::Taken if address.state == AddressState::Releasing => plan.steps.push(release_again(address)),
+            Proof::Taken if address.state == AddressState::Releasing => {
+                plan.steps.push(release_again(address))
+            }
             Proof::Taken => release(cx, address, "it was taken for the service and never used", plan),
             Proof::NotTaken(_) => {}
         }
@@ -93,13 +103,21 @@ fn depart(cx: &Context<'_>, id: &AddressId, keep_address: bool, plan: &mut Plan)
         plan.steps.push(release_again(address));
         return;
     }
-    let sibling = cx.survey.others_on(id).find(|other| other.claim == Claim::Sibling);
-    let foreign = cx.survey.others_on(id).find(|other| other.claim != Claim::Sibling && other.serves());
+    let sibling = cx
+        .survey
+        .others_on(id)
+        .find(|other| other.claim == Claim::Sibling);
+    let foreign = cx
+        .survey
+        .others_on(id)
+        .find(|other| other.claim != Claim::Sibling && other.serves());
     let holder = match (word, sibling, foreign) {
         (AddressWord::Given, _, _) => Some("it was given to the service".to_owned()),
         (AddressWord::Own, Some(_), _) => None,
         (AddressWord::Own, None, _) if keep_address => Some("it was asked to be kept".to_owned()),
-        (AddressWord::Own, None, Some(other)) => Some(format!("rule {} of somebody else is on it", other.rule.name)),
+        (AddressWord::Own, None, Some(other)) => {
+            Some(format!("rule {} of somebody else is on it", other.rule.name))
+        }
         (AddressWord::Own, None, None) => held_by(cx, address),
     };
     if word == AddressWord::Own && sibling.is_none() && holder.is_none() {
@@ -137,8 +155,14 @@ fn release(cx: &Context<'_>, address: &PublicIpAddress, reason: &str, plan: &mut
     if let Some(why) = held_by(cx, address) {
         keep(address.ip, &why, plan);
     } else if cx.observation.holders.contains_key(&address.id) {
-        let step = Step::Release { address: address.id.clone(), ip: address.ip };
-        let serving = cx.survey.mine_on(&address.id).any(super::super::ownership::Claimed::serves);
+        let step = Step::Release {
+            address: address.id.clone(),
+            ip: address.ip,
+        };
+        let serving = cx
+            .survey
+            .mine_on(&address.id)
+            .any(super::super::ownership::Claimed::serves);
         let impact = if serving { Impact::Outage } else { Impact::None };
         plan.push(Phase::Leave, step, reason, impact);
     } else {
@@ -148,14 +172,25 @@ fn release(cx: &Context<'_>, address: &PublicIpAddress, reason: &str, plan: &mut
 
 fn keep(ip: IpAddr, why: &str, plan: &mut Plan) {
     plan.kept.push(ip);
-    plan.notes.push(Note::normal("AddressKept", format!("address {ip} stays allocated: {why}")));
+    plan.notes.push(Note::normal(
+        "AddressKept",
+        format!("address {ip} stays allocated: {why}"),
+    ));
 }
 
 fn untag(cx: &Context<'_>, address: &PublicIpAddress, plan: &mut Plan) {
     if cx.observation.features.may_tag && is_tagged(cx.identity, &address.tags) {
-        for tag in address.tags.iter().filter(|tag| tag.key.eq_ignore_ascii_case(TAG_KEY)) {
+        for tag in address
+            .tags
+            .iter()
+            .filter(|tag| tag.key.eq_ignore_ascii_case(TAG_KEY))
+        {
             let tag = Tag::new(&tag.key, &tag.value);
-            let step = Step::Untag { address: address.id.clone(), ip: address.ip, tag };
+            let step = Step::Untag {
+                address: address.id.clone(),
+                ip: address.ip,
+                tag,
+            };
             plan.push(Phase::Leave, step, "the address is handed over", Impact::None);
         }
     }
@@ -163,7 +198,12 @@ fn untag(cx: &Context<'_>, address: &PublicIpAddress, plan: &mut Plan) {
 
 /// Our firewall rules on an address that stays.
 fn close(cx: &Context<'_>, address: &PublicIpAddress, plan: &mut Plan) {
-    let network = |id: &Option<_>| cx.observation.networks.iter().find(|network| id.as_ref() == Some(&network.id));
+    let network = |id: &Option<_>| {
+        cx.observation
+            .networks
+            .iter()
+            .find(|network| id.as_ref() == Some(&network.id))
+    };
     let filtered = cx.survey.mine_on(&address.id).any(|claimed| {
         // Where the network is not visible any more, what is there is looked at.
         network(&claimed.rule.network_id).is_none_or(|network| filter(network) == Filter::Firewall)
@@ -187,25 +227,47 @@ fn close(cx: &Context<'_>, address: &PublicIpAddress, plan: &mut Plan) {
         })
         .collect();
     for claimed in cx.survey.mine_on(&address.id) {
-        let place = (transport_of(claimed.rule.protocol.as_ref()), claimed.rule.public_port);
+        let place = (
+            transport_of(claimed.rule.protocol.as_ref()),
+            claimed.rule.public_port,
+        );
         for rule in firewall::ours(&open, place, &known) {
-            let step = Step::CloseFirewall { rule: rule.id.clone(), what: firewall::text(rule, address.ip) };
-            plan.push(Phase::Close, step, "the service leaves the address", Impact::Outage);
+            let step = Step::CloseFirewall {
+                rule: rule.id.clone(),
+                what: firewall::text(rule, address.ip),
+            };
+            plan.push(
+                Phase::Close,
+                step,
+                "the service leaves the address",
+                Impact::Outage,
+            );
         }
     }
 }
 
 fn rules(cx: &Context<'_>, address: &AddressId, plan: &mut Plan) {
     for claimed in cx.survey.mine_on(address) {
-        let impact = if claimed.rule.state == RuleState::Deleting { Impact::None } else { Impact::Outage };
-        let step = Step::DeleteRule { rule: claimed.rule.id.clone(), name: claimed.rule.name.clone() };
+        let impact = if claimed.rule.state == RuleState::Deleting {
+            Impact::None
+        } else {
+            Impact::Outage
+        };
+        let step = Step::DeleteRule {
+            rule: claimed.rule.id.clone(),
+            name: claimed.rule.name.clone(),
+        };
         plan.push(Phase::Leave, step, "the service leaves the address", impact);
     }
 }
 
 /// Our items in the lists of the networks that the Service was balanced in; without rules that is any in scope.
 fn acl_items(cx: &Context<'_>, farewell: &Farewell, plan: &mut Plan) {
-    let networks: BTreeSet<_> = cx.survey.mine().filter_map(|claimed| claimed.rule.network_id.as_ref()).collect();
+    let networks: BTreeSet<_> = cx
+        .survey
+        .mine()
+        .filter_map(|claimed| claimed.rule.network_id.as_ref())
+        .collect();
     let meant = |network: &crate::cloudstack::types::Network| match &farewell.network {
         Some(name) if networks.is_empty() => name.is(network.id.as_str(), &network.name),
         Some(_) | None if networks.is_empty() => cx.scope.admits_network(network.id.as_str(), &network.name),
@@ -213,7 +275,9 @@ fn acl_items(cx: &Context<'_>, farewell: &Farewell, plan: &mut Plan) {
     };
     let mut seen = BTreeSet::new();
     for network in cx.observation.networks.iter().filter(|network| meant(network)) {
-        let Filter::Acl(list) = filter(network) else { continue };
+        let Filter::Acl(list) = filter(network) else {
+            continue;
+        };
         if !seen.insert(list.clone()) {
             continue;
         }
@@ -222,7 +286,10 @@ fn acl_items(cx: &Context<'_>, farewell: &Farewell, plan: &mut Plan) {
             continue;
         };
         for item in acl::list(cx.identity, &list, items, &[], &Sources::everybody()).drop {
-            let step = Step::DropFromAcl { item: item.id.clone(), what: acl::text(item) };
+            let step = Step::DropFromAcl {
+                item: item.id.clone(),
+                what: acl::text(item),
+            };
             plan.push(Phase::Close, step, "the service goes", Impact::Outage);
         }
     }

@@ -40,10 +40,16 @@ pub(super) fn port<'o>(
     wanted: &Sources,
     known: &BTreeSet<SourcesHash>,
 ) -> PortPlan<'o> {
-    let mut plan = PortPlan { src: BTreeSet::from([wanted.hash()]), ..PortPlan::default() };
+    let mut plan = PortPlan {
+        src: BTreeSet::from([wanted.hash()]),
+        ..PortPlan::default()
+    };
     let mut is_open = false;
     let mut taken = BTreeSet::new();
-    for rule in rules.iter().filter(|rule| rule.protocol == transport.word() && rule.state != RuleState::Deleting) {
+    for rule in rules
+        .iter()
+        .filter(|rule| rule.protocol == transport.word() && rule.state != RuleState::Deleting)
+    {
         if !rule.ports.is_none_or(|ports| ports.contains(number)) {
             continue;
         }
@@ -66,7 +72,12 @@ pub(super) fn port<'o>(
         let sources = spelled.unwrap_or_else(|| wanted.list());
         let ports = PortRange::single(number);
         let protocol = transport.firewall();
-        plan.open = Some(CreateFirewallRule { address: site.address.clone(), protocol, ports, sources });
+        plan.open = Some(CreateFirewallRule {
+            address: site.address.clone(),
+            protocol,
+            ports,
+            sources,
+        });
     }
     plan
 }

@@ -126,15 +126,26 @@ pub(crate) struct Plan {
 
 impl Plan {
     fn refused(fault: Fault) -> Self {
-        Self { end: End::Refused(fault), ..Self::default() }
+        Self {
+            end: End::Refused(fault),
+            ..Self::default()
+        }
     }
 
     fn needing(needs: Vec<Need>) -> Self {
-        Self { needs, ..Self::default() }
+        Self {
+            needs,
+            ..Self::default()
+        }
     }
 
     fn push(&mut self, phase: Phase, step: Step, reason: impl Into<String>, impact: Impact) {
-        self.steps.push(Planned { phase, step, reason: reason.into(), impact });
+        self.steps.push(Planned {
+            phase,
+            step,
+            reason: reason.into(),
+            impact,
+        });
     }
 
     /// Steps in their order; what needs to be looked at once each; nothing that ends before it is done.
@@ -151,11 +162,16 @@ impl Plan {
 
     /// The steps that are done next: the first one, with those of its phase that may run beside it.
     pub(crate) fn next_round(&self) -> &[Planned] {
-        let Some(first) = self.steps.first() else { return &[] };
-        let beside = |planned: &&Planned| {
-            planned.phase == first.phase && planned.step.may_run_beside_others()
+        let Some(first) = self.steps.first() else {
+            return &[];
         };
-        let count = if first.step.may_run_beside_others() { self.steps.iter().take_while(beside).count() } else { 1 };
+        let beside =
+            |planned: &&Planned| planned.phase == first.phase && planned.step.may_run_beside_others();
+        let count = if first.step.may_run_beside_others() {
+            self.steps.iter().take_while(beside).count()
+        } else {
+            1
+        };
         self.steps.get(..count).unwrap_or_default()
     }
 }
@@ -190,14 +206,25 @@ fn serve(cx: &Context<'_>, wish: &Wish) -> Plan {
         return Plan::refused(fault);
     }
     let (members, notes) = WantedMembers::of(wish, cx.scope, network, cx.observation);
-    let mut plan = Plan { notes, ..Plan::default() };
+    let mut plan = Plan {
+        notes,
+        ..Plan::default()
+    };
     let (site, wait) = match address::decide(cx, wish, network) {
         Decision::At(site) => (site, None),
-        Decision::Wait { wait, meanwhile: Some(site), note } => {
+        Decision::Wait {
+            wait,
+            meanwhile: Some(site),
+            note,
+        } => {
             plan.notes.push(note);
             (site, Some(wait))
         }
-        Decision::Wait { wait, meanwhile: None, note } => {
+        Decision::Wait {
+            wait,
+            meanwhile: None,
+            note,
+        } => {
             plan.notes.push(note);
             plan.end = End::Wait(wait);
             return plan;
@@ -222,7 +249,12 @@ fn serve(cx: &Context<'_>, wish: &Wish) -> Plan {
     if let Err(fault) = network::check_address(network, wish, address) {
         return Plan::refused(fault);
     }
-    let here = rules::Here { network, site: &site, wish, members: &members };
+    let here = rules::Here {
+        network,
+        site: &site,
+        wish,
+        members: &members,
+    };
     if let Err(fault) = rules::plan(cx, &here, &mut plan) {
         return Plan::refused(fault);
     }
@@ -230,7 +262,10 @@ fn serve(cx: &Context<'_>, wish: &Wish) -> Plan {
     plan.end = match wait {
         Some(wait) => End::Wait(wait),
         None => End::Served(Box::new(Served {
-            ingress: Ingress { ip: site.ip, proxy: wish.is_proxy() },
+            ingress: Ingress {
+                ip: site.ip,
+                proxy: wish.is_proxy(),
+            },
             leaving,
             outputs: Outputs {
                 address_id: site.address.clone(),
@@ -248,11 +283,17 @@ fn without_network(cx: &Context<'_>, wish: &Wish) -> Plan {
         ("NETWORK_NOT_VISIBLE", "NetworkNotVisible", text.to_owned())
     } else {
         let nodes = wish.members.machines.len() + wish.members.unresolved.len();
-        let text = format!("none of the {nodes} nodes is a machine in a network of this cluster, so no network is known");
+        let text = format!(
+            "none of the {nodes} nodes is a machine in a network of this cluster, so no network is known"
+        );
         ("NO_NETWORK", "NoNetwork", text)
     };
     let notes = vec![Note::warning(event, text.clone()).about("members")];
-    Plan { notes, end: End::Wait(Wait::for_a_change(reason, text)), ..Plan::default() }
+    Plan {
+        notes,
+        end: End::Wait(Wait::for_a_change(reason, text)),
+        ..Plan::default()
+    }
 }
 
 /// Consent of a person for members that are replaced all at once.
@@ -270,7 +311,12 @@ fn consent(cx: &Context<'_>, here: &rules::Here<'_>, plan: &mut Plan) -> Result<
     if here.wish.accept_replace == id {
         return Ok(());
     }
-    let machines = replaced.iter().map(|machine| machine.as_str()).take(5).collect::<Vec<_>>().join(", ");
+    let machines = replaced
+        .iter()
+        .map(|machine| machine.as_str())
+        .take(5)
+        .collect::<Vec<_>>()
+        .join(", ");
     let text = format!(
         "all members would be replaced although machines that no node claims run ({machines}): a copy of this cluster \
          may serve this balancer; stop them, or accept plan {id}"
@@ -278,4 +324,3 @@ fn consent(cx: &Context<'_>, here: &rules::Here<'_>, plan: &mut Plan) -> Result<
     plan.consent = Some(id);
     Err(Fault::new(proto::FaultKind::Conflict, "REPLACES_ALL_MEMBERS", text).with_field("accept_replace"))
 }
-

@@ -50,7 +50,12 @@ pub(super) fn plan(cx: &Context<'_>, here: &Here<'_>, plan: &mut Plan) -> Result
         },
         Filter::Acl(_) | Filter::None => Vec::new(),
     };
-    let ports = Ports { filtered: filter == Filter::Firewall, firewall, cx, here };
+    let ports = Ports {
+        filtered: filter == Filter::Firewall,
+        firewall,
+        cx,
+        here,
+    };
     for port in &here.wish.ports {
         ports.one(port, plan);
     }
@@ -68,8 +73,15 @@ pub(super) fn plan(cx: &Context<'_>, here: &Here<'_>, plan: &mut Plan) -> Result
 }
 
 /// The rules that stay and serve a wanted port.
-pub(super) fn kept<'a>(cx: &'a Context<'_>, here: &'a Here<'_>) -> impl Iterator<Item = &'a LoadBalancerRule> {
-    here.wish.ports.iter().filter_map(|port| keeper(cx, here, port)).map(|claimed| claimed.rule)
+pub(super) fn kept<'a>(
+    cx: &'a Context<'_>,
+    here: &'a Here<'_>,
+) -> impl Iterator<Item = &'a LoadBalancerRule> {
+    here.wish
+        .ports
+        .iter()
+        .filter_map(|port| keeper(cx, here, port))
+        .map(|claimed| claimed.rule)
 }
 
 fn mine_at<'a, 'o>(
@@ -77,9 +89,9 @@ fn mine_at<'a, 'o>(
     here: &'a Here<'_>,
     number: u16,
 ) -> impl Iterator<Item = &'a Claimed<'o>> {
-    cx.survey.mine_on(&here.site.address).filter(move |claimed| {
-        claimed.serves() && claimed.rule.public_port == number
-    })
+    cx.survey
+        .mine_on(&here.site.address)
+        .filter(move |claimed| claimed.serves() && claimed.rule.public_port == number)
 }
 
 /// The rule that serves a port and can be changed into what is wanted; a marked one before others.
@@ -99,13 +111,19 @@ fn fits(cx: &Context<'_>, here: &Here<'_>, port: &WishPort, claimed: &Claimed<'_
         && rule_list(here.wish, Sources::from_server(&rule.sources).as_ref()).is_some();
     transport_of(rule.protocol.as_ref()) == port.protocol.transport()
         && rule.private_port == port.node_port
-        && rule.network_id.as_ref().is_none_or(|network| *network == here.network.id)
+        && rule
+            .network_id
+            .as_ref()
+            .is_none_or(|network| *network == here.network.id)
         && !list_stuck
 }
 
 /// The sources that were found at adoption stay as long as the wish is what it was then.
 fn is_held(here: &Here<'_>, claimed: &Claimed<'_>) -> bool {
-    claimed.mark.as_ref().is_some_and(|mark| mark.held.as_ref() == Some(&here.wish.sources.hash()))
+    claimed
+        .mark
+        .as_ref()
+        .is_some_and(|mark| mark.held.as_ref() == Some(&here.wish.sources.hash()))
 }
 
 /// The list that a rule should get instead of the one it has; `None` if that one is right. One that a server would cut is
@@ -121,9 +139,10 @@ fn rule_list(wish: &Wish, present: Option<&Sources>) -> Option<CidrList> {
 
 fn no_stranger_in_the_way(cx: &Context<'_>, here: &Here<'_>) -> Result<(), Fault> {
     for port in &here.wish.ports {
-        let other = cx.survey.others_on(&here.site.address).find(|other| {
-            other.serves() && other.rule.public_port == port.port
-        });
+        let other = cx
+            .survey
+            .others_on(&here.site.address)
+            .find(|other| other.serves() && other.rule.public_port == port.port);
         if let Some(other) = other {
             let text = format!(
                 "port {} of {} is taken by rule {}, which is not this service's; use another port or address",
@@ -150,10 +169,13 @@ impl<'a> Ports<'a, '_> {
         let known = keeper.map(|claimed| self.known(claimed)).unwrap_or_default();
         let held = keeper.is_some_and(|claimed| is_held(here, claimed));
         let place = (port.protocol.transport(), port.port);
-        let firewall = self.filtered.then(|| {
-            firewall::port(&self.firewall, here.site, place, &here.wish.sources, &known)
-        });
-        let open_as_found = held && known.iter().any(|_| !firewall::ours(&self.firewall, place, &known).is_empty());
+        let firewall = self
+            .filtered
+            .then(|| firewall::port(&self.firewall, here.site, place, &here.wish.sources, &known));
+        let open_as_found = held
+            && known
+                .iter()
+                .any(|_| !firewall::ours(&self.firewall, place, &known).is_empty());
         let firewall = firewall.filter(|_| !open_as_found);
         match keeper {
             Some(claimed) => {
@@ -181,25 +203,44 @@ impl<'a> Ports<'a, '_> {
 
     /// What all marks of the Service on this address say.
     fn all_known(&self) -> BTreeSet<SourcesHash> {
-        let marks = self.cx.survey.mine_on(&self.here.site.address).filter_map(|claimed| claimed.mark.as_ref());
+        let marks = self
+            .cx
+            .survey
+            .mine_on(&self.here.site.address)
+            .filter_map(|claimed| claimed.mark.as_ref());
         marks.flat_map(|mark| mark.src.iter().cloned()).collect()
     }
 
     fn open_and_close(&self, port: &WishPort, firewall: firewall::PortPlan<'_>, plan: &mut Plan) {
         let ip = self.here.site.ip;
         for rule in firewall.wider {
-            let text = format!("{} lets in more than the source ranges of the service; it was not made for it", firewall::text(rule, ip));
-            plan.notes.push(Note::warning("FirewallWider", text).about("sources"));
+            let text = format!(
+                "{} lets in more than the source ranges of the service; it was not made for it",
+                firewall::text(rule, ip)
+            );
+            plan.notes
+                .push(Note::warning("FirewallWider", text).about("sources"));
         }
-        let (phase, impact) =
-            if firewall.close_first { (Phase::Build, Impact::Brief) } else { (Phase::Close, Impact::None) };
+        let (phase, impact) = if firewall.close_first {
+            (Phase::Build, Impact::Brief)
+        } else {
+            (Phase::Close, Impact::None)
+        };
         for rule in firewall.close {
-            let step = Step::CloseFirewall { rule: rule.id.clone(), what: firewall::text(rule, ip) };
+            let step = Step::CloseFirewall {
+                rule: rule.id.clone(),
+                what: firewall::text(rule, ip),
+            };
             plan.push(phase, step, "other sources are wanted", impact);
         }
         if let Some(rule) = firewall.open {
             let reason = format!("port {} is not open for the wanted sources", port.port);
-            plan.push(Phase::Build, Step::OpenFirewall { rule, ip }, reason, Impact::None);
+            plan.push(
+                Phase::Build,
+                Step::OpenFirewall { rule, ip },
+                reason,
+                Impact::None,
+            );
         }
     }
 
@@ -212,12 +253,29 @@ impl<'a> Ports<'a, '_> {
         let (id, name) = (rule.id.clone(), rule.name.clone());
         let nobody_left = difference.surplus.len() == present.len() && difference.missing.is_empty();
         if !difference.missing.is_empty() {
-            let step = Step::Assign { rule: id.clone(), name: name.clone(), machines: difference.missing };
-            plan.push(Phase::Assign, step, "nodes serve that are no members", Impact::None);
+            let step = Step::Assign {
+                rule: id.clone(),
+                name: name.clone(),
+                machines: difference.missing,
+            };
+            plan.push(
+                Phase::Assign,
+                step,
+                "nodes serve that are no members",
+                Impact::None,
+            );
         }
         if !difference.surplus.is_empty() {
-            let impact = if nobody_left { Impact::Outage } else { Impact::Brief };
-            let step = Step::Remove { rule: id, name, machines: difference.surplus };
+            let impact = if nobody_left {
+                Impact::Outage
+            } else {
+                Impact::Brief
+            };
+            let step = Step::Remove {
+                rule: id,
+                name,
+                machines: difference.surplus,
+            };
             plan.push(Phase::Unassign, step, "members are no nodes that serve", impact);
         }
     }
@@ -256,7 +314,10 @@ impl<'a> Ports<'a, '_> {
                 prepared = true;
                 self.placeholder(plan);
             }
-            let step = Step::DeleteRule { rule: blocker.rule.id.clone(), name: blocker.rule.name.clone() };
+            let step = Step::DeleteRule {
+                rule: blocker.rule.id.clone(),
+                name: blocker.rule.name.clone(),
+            };
             let reason = format!("it is in the way of the rule that port {} needs", port.port);
             plan.push(Phase::Build, step, reason, Impact::Outage);
         }
@@ -269,12 +330,20 @@ impl<'a> Ports<'a, '_> {
     }
 
     fn create_step(&self, rule: CreateRule) -> Step {
-        Step::CreateRule { rule, ip: self.here.site.ip, check_network: self.here.network.vpc_id.is_some() }
+        Step::CreateRule {
+            rule,
+            ip: self.here.site.ip,
+            check_network: self.here.network.vpc_id.is_some(),
+        }
     }
 
     fn rule(&self, protocol: Protocol, port: u16, node_port: u16) -> CreateRule {
         let here = self.here;
-        let sources = here.wish.sources.rule_list().unwrap_or_else(|| Sources::everybody().list());
+        let sources = here
+            .wish
+            .sources
+            .rule_list()
+            .unwrap_or_else(|| Sources::everybody().list());
         CreateRule {
             name: self.name(protocol, port),
             description: self.mark(BTreeSet::from([here.wish.sources.hash()])).to_string(),
@@ -300,7 +369,10 @@ impl<'a> Ports<'a, '_> {
         };
         site.word == AddressWord::Given
             || cx.observation.rules_on(&site.address).any(|rule| proves(&rule))
-            || cx.observation.address(&site.address).is_some_and(|address| is_tagged(cx.identity, &address.tags))
+            || cx
+                .observation
+                .address(&site.address)
+                .is_some_and(|address| is_tagged(cx.identity, &address.tags))
     }
 
     /// A rule without members and firewall that proves the address while the only other one is replaced.
@@ -322,7 +394,14 @@ impl<'a> Ports<'a, '_> {
         }
     }
 
-    fn update(&self, port: &WishPort, claimed: &Claimed<'_>, src: BTreeSet<SourcesHash>, held: bool, plan: &mut Plan) {
+    fn update(
+        &self,
+        port: &WishPort,
+        claimed: &Claimed<'_>,
+        src: BTreeSet<SourcesHash>,
+        held: bool,
+        plan: &mut Plan,
+    ) {
         let rule = claimed.rule;
         let current = claimed.mark.clone();
         let mark = self.wanted_mark(current.as_ref(), src, held);
@@ -342,9 +421,23 @@ impl<'a> Ports<'a, '_> {
         change.description = marked.then_some(description);
         // A mark that only forgets what is closed by now has time until the rest is done.
         let only_forgets = impact == Impact::None
-            && current.is_some_and(|old| old.src.is_superset(&mark.src) && Mark { src: old.src.clone(), ..mark } == old);
-        let phase = if only_forgets { Phase::Settle } else { Phase::Update };
-        let step = Step::UpdateRule { rule: rule.id.clone(), name: rule.name.clone(), change };
+            && current.is_some_and(|old| {
+                old.src.is_superset(&mark.src)
+                    && Mark {
+                        src: old.src.clone(),
+                        ..mark
+                    } == old
+            });
+        let phase = if only_forgets {
+            Phase::Settle
+        } else {
+            Phase::Update
+        };
+        let step = Step::UpdateRule {
+            rule: rule.id.clone(),
+            name: rule.name.clone(),
+            change,
+        };
         plan.push(phase, step, reason, impact);
     }
 
@@ -358,17 +451,31 @@ impl<'a> Ports<'a, '_> {
                 other: mark.other.clone(),
                 ..fresh
             },
-            Some(mark) => Mark { held: mark.held.clone().filter(|_| held), other: mark.other.clone(), ..fresh },
+            Some(mark) => Mark {
+                held: mark.held.clone().filter(|_| held),
+                other: mark.other.clone(),
+                ..fresh
+            },
             None => fresh,
         }
     }
 
     /// What of the rule's own fields is to be changed, with the reason; the description is the caller's.
-    fn fields(&self, port: &WishPort, rule: &LoadBalancerRule, held: bool) -> Option<(RuleChange, &'static str, Impact)> {
+    fn fields(
+        &self,
+        port: &WishPort,
+        rule: &LoadBalancerRule,
+        held: bool,
+    ) -> Option<(RuleChange, &'static str, Impact)> {
         let features = self.cx.observation.features;
         let wanted = port.protocol.rule();
         let stored = rule.protocol.clone().unwrap_or(RuleProtocol::Tcp);
-        let named = self.cx.identity.names.parse(&rule.name).and_then(|parsed| parsed.protocol);
+        let named = self
+            .cx
+            .identity
+            .names
+            .parse(&rule.name)
+            .and_then(|parsed| parsed.protocol);
         let name = self.name(port.protocol, port.port);
         let algorithm = self.here.wish.algorithm.clone();
         let sources = (!held && features.sources_on_update)
@@ -405,7 +512,10 @@ impl<'a> Ports<'a, '_> {
         if rule.algorithm != algorithm {
             return Some((change, "another algorithm is wanted", Impact::Brief));
         }
-        change.sources.is_some().then_some((change, "other sources are wanted", Impact::None))
+        change
+            .sources
+            .is_some()
+            .then_some((change, "other sources are wanted", Impact::None))
     }
 
     /// Rules of the Service on this address that serve no wanted port, and what let traffic in to them.
@@ -414,8 +524,12 @@ impl<'a> Ports<'a, '_> {
         let mut known = self.all_known();
         known.insert(here.wish.sources.hash());
         let kept: BTreeSet<_> = kept(cx, here).map(|rule| &rule.id).collect();
-        let wanted: BTreeSet<(Transport, u16)> =
-            here.wish.ports.iter().map(|port| (port.protocol.transport(), port.port)).collect();
+        let wanted: BTreeSet<(Transport, u16)> = here
+            .wish
+            .ports
+            .iter()
+            .map(|port| (port.protocol.transport(), port.port))
+            .collect();
         for claimed in cx.survey.mine_on(&here.site.address) {
             let rule = claimed.rule;
             if kept.contains(&rule.id) {
@@ -424,8 +538,10 @@ impl<'a> Ports<'a, '_> {
             let place = (transport_of(rule.protocol.as_ref()), rule.public_port);
             if self.filtered && !wanted.contains(&place) {
                 for open in firewall::ours(&self.firewall, place, &known) {
-                    let step =
-                        Step::CloseFirewall { rule: open.id.clone(), what: firewall::text(open, here.site.ip) };
+                    let step = Step::CloseFirewall {
+                        rule: open.id.clone(),
+                        what: firewall::text(open, here.site.ip),
+                    };
                     plan.push(Phase::Close, step, "its port is no longer wanted", Impact::None);
                 }
             }
@@ -436,7 +552,10 @@ impl<'a> Ports<'a, '_> {
                 } else {
                     ("its deletion was begun and did not end", Impact::None)
                 };
-                let step = Step::DeleteRule { rule: rule.id.clone(), name: rule.name.clone() };
+                let step = Step::DeleteRule {
+                    rule: rule.id.clone(),
+                    name: rule.name.clone(),
+                };
                 plan.push(Phase::Clear, step, reason, impact);
             }
         }
@@ -456,11 +575,18 @@ fn acl_items(cx: &Context<'_>, here: &Here<'_>, list: &crate::cloudstack::types:
         plan.needs.push(Need::Acl(list.clone()));
         return;
     };
-    let ports: Vec<(Transport, u16)> =
-        here.wish.ports.iter().map(|port| (port.protocol.transport(), port.port)).collect();
+    let ports: Vec<(Transport, u16)> = here
+        .wish
+        .ports
+        .iter()
+        .map(|port| (port.protocol.transport(), port.port))
+        .collect();
     let items = acl::list(cx.identity, list, items, &ports, &here.wish.sources);
     for item in items.wider {
-        let text = format!("acl item {} lets in more than the source ranges of the service", acl::text(item));
+        let text = format!(
+            "acl item {} lets in more than the source ranges of the service",
+            acl::text(item)
+        );
         plan.notes.push(Note::warning("AclWider", text).about("sources"));
     }
     for port in items.hidden {
@@ -472,8 +598,16 @@ fn acl_items(cx: &Context<'_>, here: &Here<'_>, list: &crate::cloudstack::types:
         plan.push(Phase::Build, Step::AllowInAcl(item), reason, Impact::None);
     }
     for item in items.drop {
-        let step = Step::DropFromAcl { item: item.id.clone(), what: acl::text(item) };
-        plan.push(Phase::Close, step, "its port or sources are no longer wanted", Impact::None);
+        let step = Step::DropFromAcl {
+            item: item.id.clone(),
+            what: acl::text(item),
+        };
+        plan.push(
+            Phase::Close,
+            step,
+            "its port or sources are no longer wanted",
+            Impact::None,
+        );
     }
 }
 
@@ -481,22 +615,34 @@ fn too_long(here: &Here<'_>, filter: &Filter, plan: &mut Plan) {
     if *filter == Filter::Firewall && here.wish.sources.rule_list().is_none() {
         let text = "the source ranges need more than the 255 characters that a load balancer rule keeps, so only the \
                     firewall holds them";
-        plan.notes.push(Note::warning("SourcesInFirewallOnly", text).about("sources"));
+        plan.notes
+            .push(Note::warning("SourcesInFirewallOnly", text).about("sources"));
     }
 }
 
 /// A tag proves an own address for longer than its job does.
 fn tag(cx: &Context<'_>, here: &Here<'_>, plan: &mut Plan) {
-    let Some(address) = cx.observation.address(&here.site.address) else { return };
-    let old_enough = address.allocated.is_some_and(|at| at.after(TAG_AFTER) <= cx.observation.now);
+    let Some(address) = cx.observation.address(&here.site.address) else {
+        return;
+    };
+    let old_enough = address
+        .allocated
+        .is_some_and(|at| at.after(TAG_AFTER) <= cx.observation.now);
     let wanted = cx.observation.features.may_tag
         && here.site.word == AddressWord::Own
         && !cx.identity.uids.is_unknown()
         && old_enough
-        && !address.tags.iter().any(|tag| tag.key.eq_ignore_ascii_case(TAG_KEY));
+        && !address
+            .tags
+            .iter()
+            .any(|tag| tag.key.eq_ignore_ascii_case(TAG_KEY));
     if wanted {
         let tag = Tag::new(TAG_KEY, cx.identity.uids.mark());
-        let step = Step::Tag { address: address.id.clone(), ip: address.ip, tag };
+        let step = Step::Tag {
+            address: address.id.clone(),
+            ip: address.ip,
+            tag,
+        };
         plan.push(Phase::Settle, step, "the address is the cluster's", Impact::None);
     }
 }

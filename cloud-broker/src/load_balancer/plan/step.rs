@@ -180,14 +180,24 @@ impl Step {
             Self::CreateRule { rule, ip, .. } => format!("rule {} on {ip}", rule.name),
             Self::UpdateRule { name, change, .. } => format!("{} of rule {name}", fields(change)),
             Self::DeleteRule { name, .. } => format!("rule {name}"),
-            Self::Assign { name, machines, .. } | Self::Remove { name, machines, .. } => members(name, machines),
+            Self::Assign { name, machines, .. } | Self::Remove { name, machines, .. } => {
+                members(name, machines)
+            }
             Self::OpenFirewall { rule, ip } => {
-                format!("{}/{} of {ip} for {}", rule.protocol.as_str(), rule.ports.start, rule.sources)
+                format!(
+                    "{}/{} of {ip} for {}",
+                    rule.protocol.as_str(),
+                    rule.ports.start,
+                    rule.sources
+                )
             }
             Self::CloseFirewall { what, .. } | Self::DropFromAcl { what, .. } => what.clone(),
             Self::AllowInAcl(item) => {
                 let protocol = item.protocol.as_str();
-                format!("{protocol}/{} for {} as number {}", item.ports.start, item.sources, item.number)
+                format!(
+                    "{protocol}/{} for {} as number {}",
+                    item.ports.start, item.sources, item.number
+                )
             }
             Self::Tag { ip, .. } | Self::Untag { ip, .. } | Self::Release { ip, .. } => ip.to_string(),
         }
@@ -236,12 +246,28 @@ fn fields(change: &RuleChange) -> String {
     let mut named = Vec::new();
     let mut add = |name: &str, value: Option<String>| {
         if let Some(value) = value {
-            named.push(if value.is_empty() { name.to_owned() } else { format!("{name} {value}") });
+            named.push(if value.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{name} {value}")
+            });
         }
     };
     add("name", change.name.clone());
-    add("protocol", change.protocol.as_ref().map(|protocol| protocol.as_str().to_owned()));
-    add("algorithm", change.algorithm.as_ref().map(|algorithm| algorithm.as_str().to_owned()));
+    add(
+        "protocol",
+        change
+            .protocol
+            .as_ref()
+            .map(|protocol| protocol.as_str().to_owned()),
+    );
+    add(
+        "algorithm",
+        change
+            .algorithm
+            .as_ref()
+            .map(|algorithm| algorithm.as_str().to_owned()),
+    );
     add("sources", change.sources.as_ref().map(ToString::to_string));
     add("mark", change.description.clone().map(|_| String::new()));
     named.join(", ")
@@ -298,7 +324,9 @@ fn members(observation: &Observation, rule: &RuleId) -> BTreeSet<MachineId> {
 }
 
 fn retagged(observation: &Observation, id: &AddressId, edit: impl FnOnce(&mut Vec<Tag>)) -> Vec<Change> {
-    let Some(address) = observation.address(id) else { return Vec::new() };
+    let Some(address) = observation.address(id) else {
+        return Vec::new();
+    };
     let mut address = address.clone();
     edit(&mut address.tags);
     vec![Change::Address(Box::new(address))]
@@ -308,18 +336,31 @@ fn retagged(observation: &Observation, id: &AddressId, edit: impl FnOnce(&mut Ve
 fn taken(request: &Associate, id: &AddressId, answered: &Answered, seen: &Observation) -> Vec<Change> {
     use crate::cloudstack::AssociateTarget;
     let free = || {
-        let pages = seen.free.iter().flatten().chain(seen.digits.values().flatten()).chain(seen.unsettled.iter().flatten());
+        let pages = seen
+            .free
+            .iter()
+            .flatten()
+            .chain(seen.digits.values().flatten())
+            .chain(seen.unsettled.iter().flatten());
         pages.clone().find(|address| address.id == *id).cloned()
     };
-    let Some(mut address) = answered.address.clone().or_else(free) else { return Vec::new() };
+    let Some(mut address) = answered.address.clone().or_else(free) else {
+        return Vec::new();
+    };
     address.state = AddressState::Allocated;
     address.allocated = address.allocated.or(Some(seen.now));
     match &request.target {
         AssociateTarget::Network(network) => address.network_id = Some(network.clone()),
         AssociateTarget::Vpc(vpc) => address.vpc_id = Some(vpc.clone()),
     }
-    let proof = JobView::Succeeded { address: Some(id.clone()), allocated: address.allocated };
-    vec![Change::Address(Box::new(address)), Change::Job(request.job.clone(), proof)]
+    let proof = JobView::Succeeded {
+        address: Some(id.clone()),
+        allocated: address.allocated,
+    };
+    vec![
+        Change::Address(Box::new(address)),
+        Change::Job(request.job.clone(), proof),
+    ]
 }
 
 fn created(rule: &CreateRule, ip: IpAddr, answered: &Answered, seen: &Observation) -> Vec<Change> {
@@ -343,7 +384,9 @@ fn created(rule: &CreateRule, ip: IpAddr, answered: &Answered, seen: &Observatio
             tags: Vec::new(),
         })
     };
-    let Some(made) = answered.rule.clone().or_else(by_id) else { return Vec::new() };
+    let Some(made) = answered.rule.clone().or_else(by_id) else {
+        return Vec::new();
+    };
     let id = made.id.clone();
     let network: Option<NetworkId> = made.network_id.clone();
     let mut changes = vec![Change::Rule(Box::new(made)), Change::Members(id, BTreeSet::new())];
@@ -351,14 +394,19 @@ fn created(rule: &CreateRule, ip: IpAddr, answered: &Answered, seen: &Observatio
     if let Some(address) = seen.address(&rule.address)
         && address.network_id.is_none()
     {
-        let address = PublicIpAddress { network_id: network, ..address.clone() };
+        let address = PublicIpAddress {
+            network_id: network,
+            ..address.clone()
+        };
         changes.push(Change::Address(Box::new(address)));
     }
     changes
 }
 
 fn updated(id: &RuleId, change: &RuleChange, seen: &Observation) -> Vec<Change> {
-    let Some(rule) = seen.rule(id) else { return Vec::new() };
+    let Some(rule) = seen.rule(id) else {
+        return Vec::new();
+    };
     let mut rule = rule.clone();
     if let Some(name) = &change.name {
         rule.name.clone_from(name);
@@ -396,10 +444,13 @@ fn opened(rule: &CreateFirewallRule, answered: &Answered) -> Vec<Change> {
         })
     };
     let made = answered.firewall.clone().or_else(by_id);
-    made.map(|rule| FirewallRule { state: RuleState::Active, ..rule })
-        .map(|rule| Change::Firewall(Box::new(rule)))
-        .into_iter()
-        .collect()
+    made.map(|rule| FirewallRule {
+        state: RuleState::Active,
+        ..rule
+    })
+    .map(|rule| Change::Firewall(Box::new(rule)))
+    .into_iter()
+    .collect()
 }
 
 fn allowed(item: &CreateAclItem, answered: &Answered) -> Vec<Change> {
@@ -420,10 +471,13 @@ fn allowed(item: &CreateAclItem, answered: &Answered) -> Vec<Change> {
         })
     };
     let made = answered.acl.clone().or_else(by_id);
-    made.map(|item| NetworkAclItem { state: RuleState::Active, ..item })
-        .map(|item| Change::Acl(Box::new(item)))
-        .into_iter()
-        .collect()
+    made.map(|item| NetworkAclItem {
+        state: RuleState::Active,
+        ..item
+    })
+    .map(|item| Change::Acl(Box::new(item)))
+    .into_iter()
+    .collect()
 }
 
 /// A step with its reason.
