@@ -37,5 +37,10 @@ impl CommandLine {
     }
 }
 
+/// Names of the flags that are accepted without an effect, for the reference.
+pub fn without_effect() -> impl Iterator<Item = &'static str> {
+    ignored::TABLE.iter().map(|(name, _)| *name)
+}
+
 #[cfg(test)]
 mod tests;

@@ -250,7 +250,8 @@ impl Broker {
         }
         let began = clock::now();
         // The server keeps the deadline too; this one holds where it does not answer at all.
-        let answer = tokio::time::timeout(deadline + Duration::from_secs(1), call(client, request)).await;
+        let answer =
+            tokio::time::timeout(deadline + Duration::from_secs(1), Box::pin(call(client, request))).await;
         let answer = match answer {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(status)) => Err(fault(name, status)),

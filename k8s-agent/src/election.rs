@@ -1,6 +1,6 @@
 //! Holding the lease, and telling everybody in the process whether it may act.
 //!
-//! A thin loop around [`Candidate`]: get, create and update of one Lease, never a patch, since the ClusterRole grants no more.
+//! A thin loop around [`Candidate`]: get, create and update of one Lease, never a patch, since the `ClusterRole` grants no more.
 //! What it leaves to others: to stop when the lease is lost. [`Leadership`] makes that easy: it gives a [`Fence`] only while
 //! the lease can't have run out by this process's own clock, and cancels what runs longer.
 

@@ -1,7 +1,7 @@
 //! Events that people see with `kubectl describe`: their reasons, and how they are written.
 //!
 //! Type and reason are the contract and all stand in [`TABLE`]; texts are for people. Events are core/v1 objects, since
-//! that is what the ClusterRole grants. An event that can't be written never fails the work it tells of: [`Recorder`] takes it without
+//! that is what the `ClusterRole` grants. An event that can't be written never fails the work it tells of: [`Recorder`] takes it without
 //! waiting, and drops it when too many wait. What is merged or held back is decided in `correlate`.
 
 mod correlate;

@@ -68,7 +68,7 @@ pub async fn run(host: Host, settings: Settings) -> anyhow::Result<()> {
     {
         return crate::keepalived::print_dry_run(clients.work, settings).await;
     }
-    run_with(host, settings, clients, metrics).await
+    Box::pin(run_with(host, settings, clients, metrics)).await
 }
 
 /// The same with clients that are there already.

@@ -90,6 +90,7 @@ pub struct Flags {
 /// When nodes are deleted and when that is held.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Deletion of nodes")]
+#[expect(clippy::struct_field_names, reason = "the fields are named as the flags are")]
 pub struct BrakeFlags {
     /// A node that is not Ready for less is never deleted
     #[arg(long, value_name = "DURATION", default_value = "30s")]
@@ -174,7 +175,7 @@ pub struct ElectionFlags {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Broker")]
 pub struct BrokerFlags {
-    /// Addresses of brokers, tried in order: unix:///PATH or https://HOST:PORT
+    /// Addresses of brokers, tried in order: `unix:///PATH` or `https://HOST:PORT`
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     pub broker: Vec<LinkAddress>,
 

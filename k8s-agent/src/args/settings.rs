@@ -121,13 +121,7 @@ impl TryFrom<Flags> for Settings {
     fn try_from(flags: Flags) -> Result<Self, Vec<String>> {
         let mut faults = Vec::new();
         let provider = keep(&mut faults, provider(&flags.cloud_provider));
-        let controllers = match Controllers::parse(flags.controllers.iter().map(String::as_str)) {
-            Ok(controllers) => Some(controllers),
-            Err(unknown) => {
-                faults.extend(unknown.iter().map(ToString::to_string));
-                None
-            }
-        };
+        let controllers = controllers(&mut faults, &flags);
         let service_workers = keep(
             &mut faults,
             workers(
@@ -156,11 +150,7 @@ impl TryFrom<Flags> for Settings {
         let election = keep(&mut faults, election(&flags));
         let broker = keep(&mut faults, broker(&flags, provider));
         let keepalived = keep(&mut faults, keepalived(&flags, provider));
-        let sanitiser = match flags.label_dialect.as_deref() {
-            Some("leaseweb") => Sanitiser::Leaseweb,
-            None if provider == Some(Provider::Cloudstack) => Sanitiser::Leaseweb,
-            _ => Sanitiser::Apache,
-        };
+        let sanitiser = sanitiser(&flags, provider);
         let settings = (|| {
             let node_workers = node_workers?;
             Some(Self {
@@ -187,6 +177,21 @@ impl TryFrom<Flags> for Settings {
 
 fn keep<T>(faults: &mut Vec<String>, result: Result<T, String>) -> Option<T> {
     result.map_err(|fault| faults.push(fault)).ok()
+}
+
+fn controllers(faults: &mut Vec<String>, flags: &Flags) -> Option<Controllers> {
+    let parsed = Controllers::parse(flags.controllers.iter().map(String::as_str));
+    parsed
+        .map_err(|unknown| faults.extend(unknown.iter().map(ToString::to_string)))
+        .ok()
+}
+
+fn sanitiser(flags: &Flags, provider: Option<Provider>) -> Sanitiser {
+    match flags.label_dialect.as_deref() {
+        Some("leaseweb") => Sanitiser::Leaseweb,
+        None if provider == Some(Provider::Cloudstack) => Sanitiser::Leaseweb,
+        Some(_) | None => Sanitiser::Apache,
+    }
 }
 
 fn provider(word: &str) -> Result<Provider, String> {

@@ -37,7 +37,7 @@ fn the_defaults_are_those_of_kubernetes_cloud_controllers() {
     ];
     assert_eq!(times.map(|time| time.as_secs()), [15, 10, 2]);
     assert_eq!(settings.monitor_period, Duration::from_secs(5));
-    assert_eq!(settings.status_period, Duration::from_secs(300));
+    assert_eq!(settings.status_period, Duration::from_mins(5));
     assert_eq!((settings.access.qps.get(), settings.access.burst.get()), (20, 30));
     assert_eq!(settings.cluster_name, "kubernetes");
     assert_eq!(settings.controllers.iter().count(), 4);

@@ -168,7 +168,7 @@ mod tests {
         let (throne, leadership) = Leadership::contested();
         throne.lead(fence(), Some(clock::now() + Duration::from_millis(20)));
         let action = leadership.hold(async {
-            throne.lead(fence(), Some(clock::now() + Duration::from_secs(60)));
+            throne.lead(fence(), Some(clock::now() + Duration::from_mins(1)));
             tokio::time::sleep(Duration::from_millis(40)).await;
         });
         assert_eq!(action.await, Ok(()));
@@ -179,7 +179,7 @@ mod tests {
         let (throne, leadership) = Leadership::contested();
         throne.lead(fence(), None);
         let (held, ()) = tokio::join!(leadership.hold(std::future::pending::<()>()), async {
-            throne.end()
+            throne.end();
         });
         assert_eq!(held, Err(NotLeading));
     }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use super::{Component, Happening, Kind};
 
 const DIFFERENT_TEXTS: usize = 10;
-const TEXTS_WINDOW: Duration = Duration::from_secs(600);
+const TEXTS_WINDOW: Duration = Duration::from_mins(10);
 const BURST: f64 = 25.0;
-const REFILL: Duration = Duration::from_secs(300);
+const REFILL: Duration = Duration::from_mins(5);
 /// Entries remembered in each map; the longest unused go first.
 const REMEMBERED: usize = 4096;
 /// The text of merged events starts with this.

@@ -67,7 +67,7 @@ impl Writer {
                     Ok(_) => {}
                     // Events are kept for an hour only.
                     Err(error) if apiserver::is_not_found(&error) => {
-                        self.create(client, &happening, stop).await
+                        self.create(client, &happening, stop).await;
                     }
                     Err(error) => self.give_up(&happening, &error, "patch"),
                 }

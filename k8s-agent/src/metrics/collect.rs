@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::Named;
+use super::labels::Named;
 use crate::queue::Reading;
 
 type Read = Arc<dyn Fn() -> Option<Reading> + Send + Sync>;

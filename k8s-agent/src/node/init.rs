@@ -38,7 +38,7 @@ const BACKOFF: Backoff = Backoff {
     longest: Duration::from_secs(30),
 };
 /// Failing for less is not worth an event: machine lists lag behind new machines.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Attempts to write to a node that others write to as well.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);

@@ -61,7 +61,12 @@ impl Sanitiser {
     /// An instance type as a label value; nothing if no legal character is in it.
     pub fn instance_type(self, name: &str) -> Option<String> {
         match self {
-            Self::Apache => finish(name.chars().filter(char::is_ascii_alphanumeric).collect()),
+            Self::Apache => finish(
+                &name
+                    .chars()
+                    .filter(char::is_ascii_alphanumeric)
+                    .collect::<String>(),
+            ),
             Self::Leaseweb => self.place(name),
         }
     }
@@ -69,12 +74,14 @@ impl Sanitiser {
     /// A zone or region as a label value: as it is, if that is legal.
     pub fn place(self, name: &str) -> Option<String> {
         match self {
-            Self::Apache => finish(name.chars().filter(|c| is_allowed(*c)).collect()),
-            Self::Leaseweb => finish(
-                name.chars()
+            Self::Apache => finish(&name.chars().filter(|c| is_allowed(*c)).collect::<String>()),
+            Self::Leaseweb => {
+                let replaced: String = name
+                    .chars()
                     .map(|c| if is_allowed(c) { c } else { '_' })
-                    .collect(),
-            ),
+                    .collect();
+                finish(&replaced)
+            }
         }
     }
 }
@@ -84,7 +91,7 @@ fn is_allowed(c: char) -> bool {
 }
 
 /// At most 63 characters, a letter or digit at both ends.
-fn finish(value: String) -> Option<String> {
+fn finish(value: &str) -> Option<String> {
     let start = value.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     let short = start.get(..LONGEST).unwrap_or(start);
     let value = short.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -103,7 +110,7 @@ pub fn wanted(machine: &Machine, provider: Provider, sanitiser: Sanitiser) -> La
     };
     let mut labels = Labels::default();
     if let Some(value) = sanitiser.instance_type(&machine.instance_type) {
-        labels.set(INSTANCE_TYPE, value);
+        labels.set(INSTANCE_TYPE, &value);
     }
     for (pair, name) in [(ZONE, &machine.zone), (REGION, region)] {
         let value = sanitiser.place(name);
@@ -112,16 +119,16 @@ pub fn wanted(machine: &Machine, provider: Provider, sanitiser: Sanitiser) -> La
             labels.changed.push(change);
         }
         if let Some(value) = value {
-            labels.set(pair, value);
+            labels.set(pair, &value);
         }
     }
     labels
 }
 
 impl Labels {
-    fn set(&mut self, pair: Pair, value: String) {
+    fn set(&mut self, pair: Pair, value: &str) {
         for name in pair {
-            self.wanted.insert(name.to_owned(), value.clone());
+            self.wanted.insert(name.to_owned(), value.to_owned());
         }
     }
 }

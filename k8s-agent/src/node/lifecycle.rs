@@ -13,7 +13,7 @@ use super::presence::{Power, Presence, Proof, Why};
 
 /// A person who is sure sets this to `true` on a node that the brake holds.
 pub const CONFIRM_DELETION: &str = "node.beta.kubernetes.io/cloudstack-confirm-deletion";
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 /// When nodes are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Default for Rules {
             per_minute: 10,
             brake_minimum: 3,
             brake_percent: 33,
-            brake_window: Duration::from_secs(600),
+            brake_window: Duration::from_mins(10),
         }
     }
 }
@@ -183,7 +183,7 @@ impl History {
         (rules, now): (&Rules, Instant),
     ) -> Vec<Verdict> {
         let brake = self.brake(nodes, rules, now);
-        let verdicts = nodes
+        nodes
             .iter()
             .map(|node| {
                 if node.deleting || node.foreign {
@@ -213,8 +213,7 @@ impl History {
                     Some(Presence::Unknown { .. }) | None => Verdict::Leave,
                 }
             })
-            .collect();
-        verdicts
+            .collect()
     }
 
     fn gone(

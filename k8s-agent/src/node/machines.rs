@@ -50,9 +50,10 @@ impl Machines {
             (ProviderId::Foreign, _) => Member::Foreign,
             (ProviderId::Machine(id), Some(Heard::Gone)) => Member::Gone(id),
             (_, Some(Heard::Found { mismatch: true, .. })) => Member::Unresolved,
-            (ProviderId::Machine(id), _) => Member::Machine(id),
             // The old provider id without a machine can't be corrected; what was found by name or system UUID counts.
-            (ProviderId::Unresolved, Some(Heard::Found { id, .. })) => Member::Machine(id),
+            (ProviderId::Machine(id), _) | (ProviderId::Unresolved, Some(Heard::Found { id, .. })) => {
+                Member::Machine(id)
+            }
             (ProviderId::Absent | ProviderId::Unresolved, _) => Member::Unresolved,
         }
     }
@@ -68,6 +69,14 @@ impl Machines {
                     id: machine.id.clone(),
                     mismatch: machine.mismatch,
                 }
+            }
+            // Gone from another scope than it was found in proves nothing.
+            Presence::Gone(_)
+                if self
+                    .scope_of(node_uid)
+                    .is_some_and(|found| Some(found.as_str()) != scope) =>
+            {
+                return false;
             }
             Presence::Gone(_) => Heard::Gone,
             // An unknown changes nothing that was known.

@@ -155,7 +155,7 @@ impl Monitor {
         match done {
             Ok(()) | Err(WriteError::NoNode | WriteError::NotLeading) => {}
             Err(error) => {
-                tracing::warn!(node = %name, fault = %error, "the node's taint was not changed, trying again")
+                tracing::warn!(node = %name, fault = %error, "the node's taint was not changed, trying again");
             }
         }
     }

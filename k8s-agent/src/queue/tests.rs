@@ -8,7 +8,7 @@ use super::*;
 
 const BACKOFF: Backoff = Backoff {
     first: Duration::from_secs(5),
-    longest: Duration::from_secs(300),
+    longest: Duration::from_mins(5),
 };
 
 fn start() -> Instant {

@@ -9,7 +9,7 @@ const RULES: Rules = Rules {
     per_minute: 10,
     brake_minimum: 3,
     brake_percent: 33,
-    brake_window: Duration::from_secs(600),
+    brake_window: Duration::from_mins(10),
 };
 
 fn node(uid: &str) -> Sight {

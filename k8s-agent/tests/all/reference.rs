@@ -1,0 +1,137 @@
+//! Pages under docs/reference that are made from the program, so that they can't lie. `UPDATE_GOLDEN=1` writes them anew.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::CommandFactory as _;
+use k8s_agent::args::{Flags, without_effect};
+use k8s_agent::events::TABLE;
+use k8s_agent::metrics::Metrics;
+use k8s_agent::queue::{Backoff, Queue};
+use runtime::host::Host;
+
+fn check(page: &str, expected: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../docs/reference")
+        .join(page);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, expected).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == expected,
+        "docs/reference/{page} is old; run the test with UPDATE_GOLDEN=1"
+    );
+}
+
+#[test]
+fn the_page_of_events_is_the_table_of_events() {
+    let mut page = String::from(
+        "# Events\n\nWhat the agent tells with events. Type and reason stay as they are; the text is for people and may change. Notes of the\n\
+         broker become events of their Service under the broker's own reasons. This page is made from the table in the program.\n\n\
+         | Reason | Type | Component | When |\n| --- | --- | --- | --- |\n",
+    );
+    let mut entries: Vec<_> = TABLE.iter().collect();
+    entries.sort_by_key(|entry| (entry.component.name(), entry.reason.word.clone()));
+    for entry in entries {
+        let (word, kind, component) = (
+            &entry.reason.word,
+            entry.reason.kind.word(),
+            entry.component.name(),
+        );
+        writeln!(
+            page,
+            "| `{word}` | {kind} | `{component}` | {} |",
+            entry.when.trim()
+        )
+        .unwrap();
+    }
+    check("events.md", &page);
+}
+
+#[test]
+fn the_page_of_flags_is_the_command_line() {
+    let mut page = String::from(
+        "# Flags of k8s-agent\n\nGo's way of writing flags is understood: `--flag value` and `--flag=value`, one dash or two, `_` for `-`,\n\
+         booleans only with `=`, durations such as `1m30s`. This page is made from the program.\n\n",
+    );
+    let command = Flags::command();
+    let mut heading = String::new();
+    let mut args: Vec<_> = command.get_arguments().filter(|arg| !arg.is_hide_set()).collect();
+    args.sort_by_key(|arg| arg.get_help_heading().unwrap_or_default().to_owned());
+    for arg in args {
+        let own = arg.get_help_heading().unwrap_or("General");
+        if own != heading {
+            own.clone_into(&mut heading);
+            writeln!(
+                page,
+                "\n## {heading}\n\n| Flag | Default | Meaning |\n| --- | --- | --- |"
+            )
+            .unwrap();
+        }
+        let default: Vec<_> = arg
+            .get_default_values()
+            .iter()
+            .map(|value| value.to_string_lossy().into_owned())
+            .collect();
+        let default = default.join(",");
+        let default = if default.is_empty() {
+            String::new()
+        } else {
+            format!("`{default}`")
+        };
+        let help = arg
+            .get_help()
+            .map(ToString::to_string)
+            .unwrap_or_default()
+            .replace('\n', " ");
+        writeln!(
+            page,
+            "| `--{}` | {default} | {help} |",
+            arg.get_long().unwrap_or_default()
+        )
+        .unwrap();
+    }
+    page.push_str("\n## Without an effect\n\nAccepted, so that command lines of other cloud controllers keep working, and warned of once at the start:\n\n");
+    for name in without_effect() {
+        writeln!(page, "- `--{name}`").unwrap();
+    }
+    check("agent-flags.md", &page);
+}
+
+#[test]
+fn the_page_of_metrics_is_the_registry() {
+    let (host, metrics) = (Host::new(), Metrics::default());
+    host.metrics(|registry| metrics.register(registry));
+    // What never happened is not shown, so everything happens once.
+    let backoff = Backoff {
+        first: Duration::from_secs(1),
+        longest: Duration::from_secs(1),
+    };
+    let _queue = Queue::<u8>::new("Nodes", backoff, &metrics);
+    metrics.set_leader("lease", true);
+    metrics.lease_read("lease");
+    metrics.controller_runs("cloud-node");
+    metrics.api_request("host", "GET", "200", Duration::ZERO);
+    metrics.broker_call("Describe", "ok", Duration::ZERO);
+    metrics.nodes_looked_at(1, 1);
+    metrics.balancer_operation("ensure", "settled", Duration::ZERO);
+    let mut page = String::from(
+        "# Metrics of k8s-agent\n\nServed on `https://:10258/metrics` to callers on the same machine or with a client certificate. Names of the Go\n\
+         controllers are kept. Counters end in `_total`. This page is made from the program.\n\n| Metric | Kind | Meaning |\n| --- | --- | --- |\n",
+    );
+    let scrape = host.scrape();
+    let mut lines = scrape
+        .lines()
+        .filter(|line| line.starts_with("# HELP ") || line.starts_with("# TYPE "));
+    while let (Some(help), Some(kind)) = (lines.next(), lines.next()) {
+        let (name, help) = help.trim_start_matches("# HELP ").split_once(' ').unwrap();
+        let kind = kind.rsplit(' ').next().unwrap();
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        writeln!(page, "| `{name}{suffix}` | {kind} | {help} |").unwrap();
+    }
+    assert!(page.contains("`leader_election_master_status`") && page.contains("`workqueue_depth`"));
+    check("agent-metrics.md", &page);
+}
