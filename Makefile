@@ -17,7 +17,7 @@ CONTAINER ?= $(shell command -v docker || command -v podman || echo docker)
 
 export KEEP BACKEND
 
-.PHONY: help build control-plane demo test test-all unit e2e lint bench images
+.PHONY: help build control-plane demo test test-all unit e2e lint bench manifests images
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,7 +31,7 @@ control-plane: ## Build etcd and kube-apiserver for tests and demo (four minutes
 demo: build control-plane ## Show it all on this machine: KEEP=1 leaves it running, BACKEND=keepalived
 	@$(CARGO) run --locked --quiet -p e2e --bin demo
 
-test: unit e2e ## Everything that .ci/run runs but the lints
+test: lint unit e2e ## Everything: format, lints, unit tests, the whole as processes
 
 unit: ## Unit tests, property tests, tests of each half
 	$(CARGO) test --locked --workspace --exclude e2e
@@ -40,7 +40,7 @@ unit: ## Unit tests, property tests, tests of each half
 e2e: build control-plane ## The whole as processes: simulator, and a real CloudStack where one is there
 	$(CARGO) test --locked -p e2e --test all
 
-test-all: unit build control-plane ## The same with everything that takes long
+test-all: lint unit build control-plane ## The same with everything that takes long
 	$(CARGO) test --locked --workspace --exclude e2e -- --ignored
 	E2E_FULL=1 $(CARGO) test --locked -p e2e --test all
 
@@ -53,6 +53,9 @@ lint: ## Format, lints, documentation
 bench: control-plane ## Calls, seconds and memory beside the Go controllers (half an hour)
 	$(CARGO) build --locked --release $(BINARIES)
 	E2E_BIN_DIR=target/release $(CARGO) run --locked --quiet -p e2e --bin bench
+
+manifests: ## Write the one-file manifest from its parts
+	$(CARGO) run --locked --quiet -p e2e --bin manifests
 
 images: ## Build both container images
 	$(CONTAINER) build -f Dockerfile.broker -t $(IMAGE_PREFIX)-broker:$(TAG) .

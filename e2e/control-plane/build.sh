@@ -12,6 +12,9 @@ cd "$here"
 tags=kcm,kubectl
 export CGO_ENABLED=0 GOTOOLCHAIN=local GOWORK=off GOFLAGS="-mod=readonly -buildvcs=false"
 
+# Whoever comes second finds it built.
+exec 9>"$cache/lock"
+flock 9
 hash=$(cat build.sh go.mod go.sum ./*.go | sha256sum | cut -c1-16)
 out=$cache/$hash/control-plane
 if [[ -x $out ]]; then
@@ -34,5 +37,5 @@ mkdir -p "$cache/$hash"
 go build -trimpath -tags "$tags" -gcflags=all=-dwarf=false -ldflags "$flags" -o "$out.new" . >&2
 mv "$out.new" "$out"
 # Older builds are of no use to anybody.
-find "$cache" -mindepth 1 -maxdepth 1 ! -name "$hash" -exec rm -rf {} +
+find "$cache" -mindepth 1 -maxdepth 1 ! -name "$hash" ! -name lock -exec rm -rf {} +
 echo "$out"

@@ -99,19 +99,27 @@ impl Cluster {
             .await?;
         self.set_ready(name, true).await?;
         // Admission taints a new node as not ready; taking that away is the node lifecycle controller's work,
-        // which does not run here.
-        let node = self.nodes().get(name).await?;
-        let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
-        let kept: Vec<_> = taints
-            .into_iter()
-            .filter(|t| t.key != "node.kubernetes.io/not-ready")
-            .collect();
-        let patch = json!({"metadata": {"resourceVersion": node.metadata.resource_version},
-            "spec": {"taints": kept}});
-        Ok(self
-            .nodes()
-            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-            .await?)
+        // which does not run here. The agent may write the node at the same time.
+        wait::until(
+            Duration::from_secs(10),
+            format!("node {name} loses its not-ready taint"),
+            || async {
+                let node = self.nodes().get(name).await?;
+                let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+                let kept: Vec<_> = taints
+                    .into_iter()
+                    .filter(|t| t.key != "node.kubernetes.io/not-ready")
+                    .collect();
+                let patch = json!({"metadata": {"resourceVersion": node.metadata.resource_version},
+                "spec": {"taints": kept}});
+                Ok(Some(
+                    self.nodes()
+                        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+                        .await?,
+                ))
+            },
+        )
+        .await
     }
 
     /// Sets the condition Ready, kubelet's part.

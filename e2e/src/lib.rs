@@ -6,6 +6,7 @@
 //! | [`control_plane`], [`cluster`], [`service`], [`rbac`] | a Kubernetes cluster, its Nodes and Services, the agent's rights |
 //! | [`cloud`], [`proxy`] | the simulator or a real CloudStack, and the counting proxy before it |
 //! | [`processes`], [`product`], [`peers`], [`pki`], [`link`], [`traffic`], [`pool`] | the programs under test and how they are joined |
+//! | [`manifests`] | the one-file manifest |
 //! | [`world`], [`runner`] | one scenario's surroundings; running, skipping and counting scenarios |
 //!
 //! Nothing here decides what the product should do: that is what the scenarios say. Programs are started with the
@@ -20,6 +21,7 @@ pub mod cloud;
 pub mod cluster;
 pub mod control_plane;
 pub mod link;
+pub mod manifests;
 pub mod peers;
 pub mod pki;
 pub mod pool;

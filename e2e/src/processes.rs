@@ -50,7 +50,7 @@ impl Log {
         let tail: Vec<_> = lines
             .iter()
             .skip(from)
-            .map(|line| format!("    {line}"))
+            .map(|line| format!("    {line:.400}"))
             .collect();
         tail.join(
             "

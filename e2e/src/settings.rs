@@ -32,6 +32,9 @@ pub struct Settings {
     /// How many scenarios run side by side, each with a control plane of its own.
     #[arg(long, env = "E2E_WORKERS", default_value_t = 2)]
     pub workers: usize,
+    /// Everything that takes long, not only a sample of it.
+    #[arg(long, env = "E2E_FULL", num_args = 0..=1, default_missing_value = "1", default_value = "0")]
+    pub full: String,
     /// Folder for logs and state. Default: `target/e2e`.
     #[arg(long, env = "E2E_DIR")]
     pub dir: Option<PathBuf>,
@@ -41,6 +44,11 @@ impl Settings {
     /// What the environment says, everything else at its default.
     pub fn from_environment() -> Result<Self> {
         Ok(Self::try_parse_from(["e2e"])?)
+    }
+
+    /// Whether everything that takes long is wanted.
+    pub fn is_full(&self) -> bool {
+        !matches!(self.full.as_str(), "" | "0" | "false")
     }
 
     /// The root of the project.

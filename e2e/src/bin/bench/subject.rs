@@ -45,7 +45,7 @@ impl Subject {
     pub(crate) async fn start(self, world: &World) -> Result<Running> {
         let processes = match self {
             Self::Ours => {
-                let mut broker = world.broker_plan(world.config()?)?;
+                let mut broker = world.broker_plan(world.config_with("cloud-config", "")?)?;
                 broker.more.push("--v=2".into());
                 let mut agent = world.agent_plan(&broker.joint, None).await?;
                 agent.quick = false;
@@ -56,7 +56,7 @@ impl Subject {
                 vec![pair.agent, pair.broker]
             }
             Self::Peer(peer) => {
-                let config = world.config()?;
+                let config = world.config_with("cloud-config", "")?;
                 let kubeconfig = &world.cluster.plane.kubeconfig;
                 let place = Place {
                     dir: &world.dir,

@@ -13,7 +13,7 @@ use e2e::service::{Handle, Wanted};
 use e2e::settings::{Settings, on_path};
 use e2e::traffic::{self, Backend};
 use e2e::wait;
-use e2e::world::{Pairing, SOON, World};
+use e2e::world::{Pairing, QUICK_BROKER, SOON, World};
 use serde_json::json;
 
 use crate::steps::{Steps, say, until_interrupted};
@@ -103,7 +103,7 @@ async fn halves(world: &World, steps: &mut Steps) -> Result<Pairing> {
             let section = cluster_section("demo", IDENTITY, &[("networks", NETWORK)]);
             let broker = Broker {
                 name: "cloud-broker".into(),
-                config: world.config_with("cloud-config", &section)?,
+                config: world.config_with("cloud-config", &format!("{QUICK_BROKER}{section}"))?,
                 joint: Joint::Network(Mutual::new(&authority)?),
                 more: Vec::new(),
             };
@@ -119,7 +119,7 @@ async fn halves(world: &World, steps: &mut Steps) -> Result<Pairing> {
                     "k8s-agent is process {}: it has the rights of deploy/ and no key",
                     pair.agent.pid()
                 ),
-                "waits are shortened for the demo: a node counts as lost after 2 s instead of 30 s".into(),
+                "waits are shortened for the demo: a node that is not Ready is looked at after 2 s, not 30, and the machine list is 2 s old at most, not 55".into(),
             ];
             Ok((pair, lines))
         })

@@ -2,7 +2,7 @@
 
 mod addresses;
 mod members;
-mod nodes;
+pub(crate) mod nodes;
 mod ports;
 mod restarts;
 mod services;

@@ -1,5 +1,7 @@
 //! Ports, protocols, sources and balancing of a Service that is already served.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
 use e2e::cloud::MACHINES;
 use e2e::cluster::ANNOTATION;
@@ -74,6 +76,21 @@ async fn source_ranges_are_kept_by_the_firewall_and_followed_when_they_change(wo
     service.delete(SOON).await
 }
 
+/// The networks that these spellings stand for: 10.0.0.1/8 is 10.0.0.0/8. While a list is replaced the same network may
+/// have to be spelled in two ways, because CloudStack takes equal spellings for a conflict.
+fn networks(spellings: BTreeSet<String>) -> BTreeSet<String> {
+    let network = |spelling: String| {
+        let (address, length) = spelling.split_once('/').unwrap_or((&spelling, "32"));
+        let parsed = (address.parse::<std::net::Ipv4Addr>(), length.parse::<u32>());
+        let (Ok(address), Ok(length)) = parsed else {
+            return spelling;
+        };
+        let mask = u32::MAX.checked_shl(32 - length.min(32)).unwrap_or(0);
+        format!("{}/{length}", std::net::Ipv4Addr::from(u32::from(address) & mask))
+    };
+    spellings.into_iter().map(network).collect()
+}
+
 /// Waits until firewall and rule let exactly these sources in.
 async fn sources(world: &World, ip: &str, wanted: &[&str]) -> Result<()> {
     let wanted = expect::members(wanted);
@@ -85,13 +102,11 @@ async fn sources(world: &World, ip: &str, wanted: &[&str]) -> Result<()> {
             .map(|rule| rule.cidrs)
             .collect();
         let rule: Vec<_> = found.rules_on(ip).into_values().map(|rule| rule.cidrs).collect();
-        let listed = rule.iter().map(|list| {
-            list.split([',', ' '])
-                .filter(|cidr| !cidr.is_empty())
-                .map(str::to_owned)
-                .collect()
-        });
-        let all: Vec<std::collections::BTreeSet<String>> = open.iter().cloned().chain(listed).collect();
+        let listed = rule
+            .iter()
+            .map(|list| list.split([',', ' ']).filter(|cidr| !cidr.is_empty()));
+        let listed = listed.map(|list| list.map(str::to_owned).collect());
+        let all: Vec<BTreeSet<String>> = open.iter().cloned().chain(listed).map(networks).collect();
         let fits = all.len() == 2 && all.iter().all(|set| *set == wanted);
         Ok((!fits).then(|| format!("firewall {open:?}, rule {rule:?}")))
     })

@@ -11,7 +11,7 @@ use e2e::product::{Agent, Broker, Joint, Mutual, cluster_section};
 use e2e::rbac;
 use e2e::runner::Layer;
 use e2e::service::{Handle, Wanted};
-use e2e::world::{SOON, World};
+use e2e::world::{QUICK_BROKER, SOON, World};
 
 use crate::expect;
 
@@ -26,7 +26,7 @@ const GREEN: &str = "spiffe://example.org/cluster/green";
 
 /// A broker on the network with these sections.
 fn broker(world: &World, authority: &Authority, sections: &str) -> Result<Broker> {
-    let config = world.config_with("broker-config", sections)?;
+    let config = world.config_with("broker-config", &format!("{QUICK_BROKER}{sections}"))?;
     let joint = Joint::Network(Mutual::new(authority)?);
     Ok(Broker {
         name: "cloud-broker".into(),

@@ -20,7 +20,7 @@ e2e::scenarios![Layer::Control;
 
 /// Starts a Go controller on this world, or skips the scenario.
 async fn start(world: &World, peer: Peer) -> Result<Process> {
-    let config = world.config()?;
+    let config = world.config_with("old-cloud-config", "")?;
     let kubeconfig = &world.cluster.plane.kubeconfig;
     let place = Place {
         dir: &world.dir,

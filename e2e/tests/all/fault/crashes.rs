@@ -8,6 +8,7 @@ use e2e::runner::Layer;
 use e2e::service::Wanted;
 use e2e::world::{Pairing, SOON, World};
 
+use crate::control::nodes;
 use crate::expect;
 
 e2e::scenarios![Layer::Fault;
@@ -23,17 +24,21 @@ enum Victim {
     Both,
 }
 
-/// Which call, who dies at it, and where in the call's life.
-fn deaths() -> impl Iterator<Item = (usize, Victim, Hold)> {
+/// Which call, who dies at it, and where in the call's life: every call once, or in every way where everything is wanted.
+fn deaths(full: bool) -> Vec<(usize, Victim, Hold)> {
     let victims = [Victim::Broker, Victim::Both, Victim::Agent];
-    let holds = [Hold::After, Hold::Before];
-    (1..).map(move |n| {
-        (
-            n,
-            victims[n % victims.len()],
-            holds[n / victims.len() % holds.len()],
-        )
-    })
+    let ways = [Hold::After, Hold::Before]
+        .map(|hold| victims.map(|victim| (victim, hold)))
+        .concat();
+    let at = |n: usize| {
+        let ways = if full {
+            ways.clone()
+        } else {
+            vec![ways[n % ways.len()]]
+        };
+        ways.into_iter().map(move |(victim, hold)| (n, victim, hold))
+    };
+    (1..=ENOUGH).flat_map(at).collect()
 }
 
 /// More calls than creating or deleting a Service of two ports can take.
@@ -82,11 +87,11 @@ async fn after_a_kill_at_any_call_of_a_create_exactly_the_wanted_objects_are_the
     world: &World,
 ) -> Result<()> {
     let mut pair = pair(world).await?;
-    for (n, victim, hold) in deaths().take(ENOUGH) {
+    for (n, victim, hold) in deaths(world.settings.is_full()) {
         let round = format!("{victim:?} killed at call {n}, {hold:?} it was executed");
         let trap = world.api.hold(n, hold);
         let service = world
-            .service(Wanted::new(&format!("web-{n}")).ports(80, 2))
+            .service(Wanted::new(&nodes::fresh_name("web")).ports(80, 2))
             .await?;
         let done = async { expect::served(world, &service, &MACHINES).await.map(drop) };
         let struck = strike(world, &mut pair, victim, trap, done)
@@ -108,10 +113,10 @@ async fn after_a_kill_at_any_call_of_a_create_exactly_the_wanted_objects_are_the
 
 async fn after_a_kill_at_any_call_of_a_delete_nothing_is_left(world: &World) -> Result<()> {
     let mut pair = pair(world).await?;
-    for (n, victim, hold) in deaths().take(ENOUGH) {
+    for (n, victim, hold) in deaths(world.settings.is_full()) {
         let round = format!("{victim:?} killed at call {n}, {hold:?} it was executed");
         let service = world
-            .service(Wanted::new(&format!("web-{n}")).ports(80, 2))
+            .service(Wanted::new(&nodes::fresh_name("web")).ports(80, 2))
             .await?;
         expect::served(world, &service, &MACHINES)
             .await
