@@ -21,7 +21,7 @@ use crate::broker::Broker;
 /// How long one call may wait. Shorter than the broker allows, so that a worker looks at its Service now and then.
 const WAIT: Duration = Duration::from_secs(20);
 /// A wait between two calls is never longer, whatever the broker says.
-const LONGEST_RETRY: Duration = Duration::from_secs(300);
+const LONGEST_RETRY: Duration = Duration::from_mins(5);
 
 /// The broker as a backend.
 #[derive(Clone)]

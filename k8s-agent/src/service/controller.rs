@@ -43,9 +43,9 @@ impl Default for Pace {
         Self {
             backoff: Backoff {
                 first: Duration::from_secs(5),
-                longest: Duration::from_secs(300),
+                longest: Duration::from_mins(5),
             },
-            patience: Duration::from_secs(60),
+            patience: Duration::from_mins(1),
         }
     }
 }
@@ -244,6 +244,8 @@ mod tests {
     use super::*;
     use crate::service::intent::FINALIZER;
 
+    #[expect(clippy::unnecessary_wraps, reason = "a side of a change")]
+    #[expect(clippy::needless_pass_by_value, reason = "json! at the call")]
     fn service(kind: &str, finalizers: Value) -> Option<Arc<Service>> {
         let value = json!({
             "metadata": {"uid": "u", "namespace": "default", "name": "web", "finalizers": finalizers},

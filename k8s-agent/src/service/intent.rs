@@ -118,7 +118,7 @@ pub enum Skip {
 }
 
 /// Decides.
-pub fn of(service: &Service, rules: &Rules, circumstances: &Circumstances) -> Intent {
+pub fn of(service: &Service, rules: &Rules, circumstances: Circumstances) -> Intent {
     let Some(reference) = reference(service) else {
         return Intent::Skip(Skip::WithoutIdentity);
     };
@@ -236,7 +236,7 @@ fn annotations_of(service: &Service) -> &BTreeMap<String, String> {
     service.metadata.annotations.as_ref().unwrap_or(&NONE)
 }
 
-fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: &Circumstances) -> Intent {
+fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: Circumstances) -> Intent {
     let (settings, mut problems) = match Settings::read(annotations_of(service)) {
         Ok(settings) => (settings, Vec::new()),
         Err(problems) => (Settings::default(), problems),

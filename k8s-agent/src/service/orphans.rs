@@ -12,9 +12,9 @@ use crate::broker::Broker;
 use crate::watch::Watch;
 
 /// Time until the first list, so that it is no part of the work after a start.
-const FIRST: Duration = Duration::from_secs(600);
+const FIRST: Duration = Duration::from_mins(10);
 /// Time between two lists.
-const PERIOD: Duration = Duration::from_secs(3600);
+const PERIOD: Duration = Duration::from_hours(1);
 /// Pages of one list; more than this is no answer that ends.
 const MOST_PAGES: usize = 1000;
 

@@ -38,13 +38,13 @@ use crate::watch::Watch;
 pub use interrupts::Interrupts;
 
 /// Drift is looked for this often where the broker does not say.
-const USUAL_DRIFT_PERIOD: Duration = Duration::from_secs(600);
+const USUAL_DRIFT_PERIOD: Duration = Duration::from_mins(10);
 /// A Service that waits for the choice of its backend is looked at again after this time.
 const CHOICE_RETRY: Duration = Duration::from_secs(5);
 /// The watch brings our own write within this time, or it is looked again.
 const BEHIND_RETRY: Duration = Duration::from_secs(1);
 /// What only a change can mend is looked at again not before this time.
-const SELDOM: Duration = Duration::from_secs(60);
+const SELDOM: Duration = Duration::from_mins(1);
 
 /// Tells which machine is behind a node.
 pub type MachineOf = Box<dyn Fn(&Node) -> Machine + Send + Sync>;
@@ -217,10 +217,10 @@ struct Look<'a, C, K> {
 impl<C: Backend, K: Backend> Look<'_, C, K> {
     async fn look(&mut self) -> Looked {
         let found = self.syncer.services.get(&self.key.namespace, &self.key.name);
-        if let Some(old) = self.record.left_behind(found.as_deref()).cloned() {
-            if let Some(unfinished) = self.remove_vanished(&old).await {
-                return unfinished;
-            }
+        if let Some(old) = self.record.left_behind(found.as_deref()).cloned()
+            && let Some(unfinished) = self.remove_vanished(&old).await
+        {
+            return unfinished;
         }
         let Some(service) = found else {
             *self.record = Record::default();
@@ -229,7 +229,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         if self.record.is_behind(&service) {
             return Outcome::After(BEHIND_RETRY).into();
         }
-        match intent::of(&service, &self.syncer.rules, &self.syncer.circumstances(&service)) {
+        match intent::of(&service, &self.syncer.rules, self.syncer.circumstances(&service)) {
             Intent::Ensure(wanted) => self.ensure(service, *wanted).await,
             Intent::Remove(removal) => self.remove(&service, removal).await,
             Intent::Refuse(problems) => self.refuse(&service, &problems).await,

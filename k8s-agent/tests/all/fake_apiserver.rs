@@ -215,10 +215,9 @@ impl FakeApiServer {
                 changes.changed().await.unwrap();
             }
         };
-        match tokio::time::timeout(PATIENCE, waiting).await {
-            Ok(found) => found,
-            Err(_) => panic!("did not happen: {what}\n{:#?}", self.state.lock().seen),
-        }
+        tokio::time::timeout(PATIENCE, waiting)
+            .await
+            .unwrap_or_else(|_| panic!("did not happen: {what}\n{:#?}", self.state.lock().seen))
     }
 
     fn changed(&self) {
@@ -421,19 +420,19 @@ impl State {
         }
         let mut object = found.clone();
         if strategic {
-            merge_strategic(&mut object, body)
+            merge_strategic(&mut object, body);
         } else {
-            merge(&mut object, body)
+            merge(&mut object, body);
         }
         if let Some(ingress) = object
             .pointer_mut("/status/loadBalancer/ingress")
             .and_then(Value::as_array_mut)
         {
-            for (entry, field) in ingress
-                .iter_mut()
-                .flat_map(|entry| self.unknown_fields.first().map(|it| (entry, *it)))
-            {
-                entry.as_object_mut().unwrap().remove(field);
+            for entry in ingress {
+                entry
+                    .as_object_mut()
+                    .unwrap()
+                    .retain(|field, _| !self.unknown_fields.contains(&field.as_str()));
             }
         }
         let dying = !found["metadata"]["deletionTimestamp"].is_null();
@@ -573,7 +572,7 @@ fn merge_strategic(into: &mut Value, patch: &Value) {
                 into[key] = json!(all);
             }
             ("conditions" | "addresses", Value::Array(entries)) => {
-                merge_list(&mut into[key], entries, "type")
+                merge_list(&mut into[key], entries, "type");
             }
             ("taints", Value::Array(entries)) => merge_list(&mut into[key], entries, "key"),
             (_, Value::Object(_)) => merge_strategic(&mut into[key], value),

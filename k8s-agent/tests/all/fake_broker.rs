@@ -186,10 +186,9 @@ impl FakeBroker {
                 calls.changed().await.unwrap();
             }
         };
-        match tokio::time::timeout(PATIENCE, waiting).await {
-            Ok(found) => found,
-            Err(_) => panic!("the broker was not asked: {what}\n{:#?}", self.heard()),
-        }
+        tokio::time::timeout(PATIENCE, waiting)
+            .await
+            .unwrap_or_else(|_| panic!("the broker was not asked: {what}\n{:#?}", self.heard()))
     }
 }
 

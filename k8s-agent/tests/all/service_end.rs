@@ -171,7 +171,7 @@ async fn a_deletion_does_not_wait_for_an_ensure_that_nobody_wants_any_more() {
     let world = with_a_served_service().await;
     world.broker.be_stuck(true);
     world.api.change("services", "web", |web| {
-        web["spec"]["ports"][0]["port"] = json!(81)
+        web["spec"]["ports"][0]["port"] = json!(81);
     });
     world
         .broker
@@ -193,7 +193,7 @@ async fn an_ensure_is_given_up_for_a_newer_wish_of_its_service() {
     let world = with_a_served_service().await;
     world.broker.be_stuck(true);
     world.api.change("services", "web", |web| {
-        web["spec"]["ports"][0]["port"] = json!(81)
+        web["spec"]["ports"][0]["port"] = json!(81);
     });
     world
         .broker
@@ -201,7 +201,7 @@ async fn an_ensure_is_given_up_for_a_newer_wish_of_its_service() {
         .await;
     world.broker.be_stuck(false);
     world.api.change("services", "web", |web| {
-        web["spec"]["ports"][0]["port"] = json!(82)
+        web["spec"]["ports"][0]["port"] = json!(82);
     });
     let third = world
         .broker
@@ -293,12 +293,12 @@ async fn without_a_broker_new_services_say_so_and_served_ones_stay_as_they_are()
     world.api.wait_for("the new one was tried", failed).await;
     world.broker.listen().await;
     let members = |heard: &Heard| {
-        let of_web = heard
+        let of_web =
+            |it: &&v1::EnsureLoadBalancerRequest| it.r#ref.as_ref().is_some_and(|it| it.name == "web");
+        heard
             .ensures
             .iter()
-            .filter(|it| it.r#ref.as_ref().is_some_and(|it| it.name == "web"));
-        of_web
-            .last()
+            .rfind(of_web)
             .filter(|it| it.wish.as_ref().unwrap().members.len() == 1)
             .map(|_| ())
     };
@@ -349,7 +349,7 @@ async fn nothing_is_written_or_asked_once_the_lease_could_have_run_out() {
     let world = with_a_served_service().await;
     world.broker.be_stuck(true);
     world.api.change("services", "web", |web| {
-        web["spec"]["ports"][0]["port"] = json!(81)
+        web["spec"]["ports"][0]["port"] = json!(81);
     });
     world
         .broker

@@ -19,12 +19,10 @@ fn members(request: &EnsureLoadBalancerRequest) -> &[WishMember] {
 
 /// Names of members in the newest wish of a Service.
 fn newest(heard: &Heard, name: &str) -> Vec<String> {
-    let of_it = heard
+    heard
         .ensures
         .iter()
-        .filter(|it| it.r#ref.as_ref().is_some_and(|it| it.name == name));
-    of_it
-        .last()
+        .rfind(|it| it.r#ref.as_ref().is_some_and(|it| it.name == name))
         .map(|it| {
             members(it)
                 .iter()
@@ -106,16 +104,16 @@ async fn s_56_s_61_s_70_nodes_that_come_together_reach_every_service_in_one_call
 async fn s_63_s_69_readiness_and_other_taints_and_labels_ask_nobody() {
     let (world, names) = with_services(2).await;
     world.api.change("nodes", "node-1", |node| {
-        node["status"]["conditions"][0]["status"] = json!("False")
+        node["status"]["conditions"][0]["status"] = json!("False");
     });
     world.api.change("nodes", "node-1", |node| {
-        node["metadata"]["labels"] = json!({"a": "b"})
+        node["metadata"]["labels"] = json!({"a": "b"});
     });
     world.api.change("nodes", "node-2", |node| {
-        node["spec"]["taints"] = json!([{"key": "a", "effect": "NoSchedule"}])
+        node["spec"]["taints"] = json!([{"key": "a", "effect": "NoSchedule"}]);
     });
     world.api.change("nodes", "node-2", |node| {
-        node["metadata"]["labels"] = json!({EXCLUDE: "true"})
+        node["metadata"]["labels"] = json!({EXCLUDE: "true"});
     });
     all_have(&world, &names, &["node-1"]).await;
     world.settles().await;
@@ -272,7 +270,7 @@ async fn s_90_s_175_a_service_that_changes_while_the_nodes_are_brought_gets_both
         .wait_for("the nodes are brought", |heard| heard.ensures.get(2).map(|_| ()))
         .await;
     world.api.change("services", "web-1", |web| {
-        web["spec"]["ports"][0]["port"] = json!(81)
+        web["spec"]["ports"][0]["port"] = json!(81);
     });
     add_node(&world.api, 4);
     all_have(&world, &names, &["node-1", "node-2", "node-3", "node-4"]).await;

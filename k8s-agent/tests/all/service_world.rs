@@ -93,7 +93,7 @@ impl World {
         let (stop, stop_too) = (host.shutdown(), host.shutdown());
         host.spawn("nodes", async move { nodes.run(api_of_nodes, stop).await });
         host.spawn("services", async move {
-            services.run(api_of_services, stop_too).await
+            services.run(api_of_services, stop_too).await;
         });
         context.nodes.synced().await;
         context.services.synced().await;

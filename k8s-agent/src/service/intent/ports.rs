@@ -62,7 +62,7 @@ fn one(port: &ServicePort, index: usize, proxy_protocol: bool) -> WishPort {
 fn number(port: i32) -> u32 {
     u32::try_from(port)
         .ok()
-        .filter(|port| *port <= u32::from(u16::MAX))
+        .filter(|port| u16::try_from(*port).is_ok())
         .unwrap_or_default()
 }
 

@@ -56,33 +56,29 @@ fn annotated(name: &str, value: &str) -> Value {
 }
 
 fn cloud(service: &Service) -> Intent {
-    of(
-        service,
-        &rules(Running::One(BackendName::Cloud)),
-        &circumstances(),
-    )
+    of(service, &rules(Running::One(BackendName::Cloud)), circumstances())
 }
 
 fn keepalived(service: &Service) -> Intent {
     of(
         service,
         &rules(Running::One(BackendName::Keepalived)),
-        &circumstances(),
+        circumstances(),
     )
 }
 
 fn ensured(intent: Intent) -> Wanted {
-    match intent {
-        Intent::Ensure(wanted) => *wanted,
-        other => panic!("not ensured: {other:?}"),
-    }
+    let Intent::Ensure(wanted) = intent else {
+        panic!("not ensured: {intent:?}")
+    };
+    *wanted
 }
 
 fn refused(intent: Intent) -> Vec<Problem> {
-    match intent {
-        Intent::Refuse(problems) => problems,
-        other => panic!("not refused: {other:?}"),
-    }
+    let Intent::Refuse(problems) = intent else {
+        panic!("not refused: {intent:?}")
+    };
+    problems
 }
 
 fn word(intent: &Intent) -> &'static str {
@@ -256,7 +252,7 @@ fn sources(
             Err(problems.into_iter().map(|problem| problem.field).collect()),
             Vec::new(),
         ),
-        other => panic!("{other:?}"),
+        other @ (Intent::Remove(_) | Intent::Skip(_) | Intent::Wait(_)) => panic!("{other:?}"),
     }
 }
 
@@ -447,14 +443,14 @@ fn a_removal_tells_what_keeps_the_address_and_where_to_look() {
 fn with_two_backends_the_choice_is_recorded_and_a_new_service_waits_for_the_broker() {
     let both = rules(Running::Both);
     assert!(matches!(
-        of(&service(json!({})), &both, &circumstances()),
+        of(&service(json!({})), &both, circumstances()),
         Intent::Wait(_)
     ));
     let offered = Circumstances {
         offer: Offer::LoadBalancer,
         ..circumstances()
     };
-    let wanted = ensured(of(&service(json!({})), &both, &offered));
+    let wanted = ensured(of(&service(json!({})), &both, offered));
     assert_eq!(wanted.backend, BackendName::Cloud);
     assert!(wanted.record_backend);
 }
@@ -465,7 +461,7 @@ fn what_is_wrong_is_said_even_while_the_backend_is_not_chosen() {
     let problems = refused(of(
         &service(annotated(annotations::PROXY_PROTOCOL, "on")),
         &both,
-        &circumstances(),
+        circumstances(),
     ));
     assert_eq!(problems.len(), 1);
 }

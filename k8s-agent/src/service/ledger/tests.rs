@@ -38,14 +38,14 @@ fn service(uid: &str) -> Arc<Service> {
 #[test]
 fn a_backend_is_asked_once_and_then_only_for_a_reason() {
     let now = start();
-    let record = served(print(1, 1), Some(now + Duration::from_secs(600)));
+    let record = served(print(1, 1), Some(now + Duration::from_mins(10)));
     assert_eq!(Record::default().due(print(1, 1), now), Some(Why::First));
     assert_eq!(record.due(print(1, 1), now), None);
     assert_eq!(record.due(print(2, 1), now), Some(Why::Changed));
     assert_eq!(record.due(print(2, 2), now), Some(Why::Changed));
     assert_eq!(record.due(print(1, 2), now), Some(Why::Nodes));
     assert_eq!(
-        record.due(print(1, 1), now + Duration::from_secs(600)),
+        record.due(print(1, 1), now + Duration::from_mins(10)),
         Some(Why::Drift)
     );
 }
@@ -55,7 +55,7 @@ fn without_a_period_nobody_looks_for_drift() {
     let now = start();
     assert_eq!(next_look(Duration::ZERO, "u1", now), None);
     assert_eq!(
-        served(print(1, 1), None).due(print(1, 1), now + Duration::from_secs(86_400)),
+        served(print(1, 1), None).due(print(1, 1), now + Duration::from_hours(24)),
         None
     );
 }
@@ -63,7 +63,7 @@ fn without_a_period_nobody_looks_for_drift() {
 #[test]
 fn looks_for_drift_are_spread_and_each_service_keeps_its_place() {
     let now = start();
-    let period = Duration::from_secs(600);
+    let period = Duration::from_mins(10);
     let looks: BTreeSet<_> = (0..50)
         .map(|uid| next_look(period, &uid.to_string(), now).unwrap())
         .collect();

@@ -1,3 +1,5 @@
+#![expect(clippy::needless_pass_by_value, reason = "json! at the call")]
+
 use rstest::rstest;
 use serde_json::{Value, json};
 

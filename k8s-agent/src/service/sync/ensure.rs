@@ -151,7 +151,17 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
                 Err(setback) => return self.set_back(&service, setback),
             };
             if settled.leaving.is_empty() {
-                return self.settled(&service, errand, settled, Finding { shown, notes, began });
+                let changes = settled.changes;
+                return self.settled(
+                    &service,
+                    errand,
+                    Finding {
+                        shown,
+                        notes,
+                        began,
+                        changes,
+                    },
+                );
             }
             tracing::info!(leaving = %enumerate(&settled.leaving), "the new address is published, the old one may go");
         }
@@ -195,25 +205,24 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         Ok(written)
     }
 
-    fn settled(&mut self, service: &Service, errand: &Errand, settled: Settled, found: Finding) -> Looked {
-        let Finding { shown, notes, began } = found;
+    fn settled(&mut self, service: &Service, errand: &Errand, found: Finding) -> Looked {
+        let Finding {
+            shown,
+            notes,
+            began,
+            changes,
+        } = found;
         let now = clock::now();
         let recovered = self.record.recovered();
         let news = self.record.news(errand.notices().chain(notes));
         self.tell_all(service, news);
-        let addresses: Vec<_> = settled
-            .ingress
-            .iter()
-            .map(|reached| reached.ip.as_str())
-            .collect();
-        if settled.changes > 0 || self.record.work_announced || recovered {
-            tracing::info!(addresses = %enumerate(&addresses), changes = settled.changes, "the load balancer is as wanted");
+        let addresses: Vec<_> = shown.ingress.iter().map(|reached| reached.ip.as_str()).collect();
+        if changes > 0 || self.record.work_announced || recovered {
+            tracing::info!(addresses = %enumerate(&addresses), changes, "the load balancer is as wanted");
         }
-        if std::mem::take(&mut self.record.work_announced)
-            || (settled.changes > 0 && errand.why != Why::Nodes)
-        {
+        if std::mem::take(&mut self.record.work_announced) || (changes > 0 && errand.why != Why::Nodes) {
             self.tell(service, &Reason::ENSURED_LOAD_BALANCER, "ensured load balancer");
-        } else if settled.changes > 0 {
+        } else if changes > 0 {
             self.tell(
                 service,
                 &Reason::UPDATED_LOAD_BALANCER,
@@ -319,6 +328,7 @@ struct Finding {
     shown: Shown,
     notes: Vec<Notice>,
     began: Instant,
+    changes: u32,
 }
 
 impl Errand {
