@@ -43,7 +43,8 @@ impl DataPlane {
             DataPath::Program(program) => program.clone(),
             DataPath::Auto => on_path("haproxy")?,
         };
-        let directory = std::env::temp_dir().join(format!("cloudstack-simulator-{}", crate::jobs::new_id()));
+        // HAProxy takes socket paths of at most 97 bytes.
+        let directory = std::env::temp_dir().join(format!("cs-sim-{}", short(crate::jobs::new_id())));
         std::fs::create_dir_all(&directory).ok()?;
         Some(Self {
             program,
@@ -101,7 +102,7 @@ impl DataPlane {
         (generation, replaced): (u64, Option<u32>),
     ) -> std::io::Result<Child> {
         let file = self.directory.join(format!("{router}.cfg"));
-        let socket = self.directory.join(format!("{router}-{generation}.sock"));
+        let socket = self.directory.join(format!("{}-{generation}.sock", short(router)));
         std::fs::write(&file, format!("{}{body}", head(&socket)))?;
         let mut process = Process::new(&self.program);
         process
@@ -175,6 +176,11 @@ fn on_path(program: &str) -> Option<PathBuf> {
         .chain(standard)
         .map(|directory| directory.join(program))
         .find(|file| file.is_file())
+}
+
+/// The first eight digits of an id.
+fn short(id: impl std::fmt::Display) -> String {
+    id.to_string().chars().take(8).collect()
 }
 
 /// Global part: the socket shows that this process listens.
