@@ -59,6 +59,7 @@ pub async fn run_at(host: Host, args: Args, pace: Pace) -> anyhow::Result<()> {
         metrics: metrics.clone(),
         pace,
         drift_period: args.drift_period(),
+        tighten_on_adopt: args.tighten_on_adopt,
     };
     let directory = Arc::new(Directory::new(surroundings, &config)?);
     reload(
@@ -72,7 +73,10 @@ pub async fn run_at(host: Host, args: Args, pace: Pace) -> anyhow::Result<()> {
     configz(&host, &args, Arc::clone(&directory));
     serve(&host, &args, Arc::clone(&directory), metrics.clone()).await?;
     ready.open();
-    host.spawn("survey", describe::watch(host.clone(), directory, metrics.config, pace));
+    host.spawn(
+        "survey",
+        describe::watch(host.clone(), directory, metrics.config, pace),
+    );
     host.shutdown().cancelled().await;
     Ok(())
 }
@@ -109,6 +113,7 @@ fn reload(
 async fn serve(host: &Host, args: &Args, directory: Arc<Directory>, metrics: Metrics) -> anyhow::Result<()> {
     let settings = Settings {
         drift_period: args.drift_period(),
+        certificate: args.admin.tls_cert_file.clone(),
     };
     let routes = rpc::routes(
         Broker::new(host.clone(), directory, metrics, settings),

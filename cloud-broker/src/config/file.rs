@@ -198,6 +198,7 @@ fn cluster(name: &ClusterName, own: &Spelling, reader: &mut Reader<'_>) -> Optio
                 .sharing("address-sharing")
                 .unwrap_or(defaults.address_sharing),
             take_over: reader.flag("take-over").unwrap_or(defaults.take_over),
+            tighten_on_adopt: defaults.tighten_on_adopt,
             share: reader.positive("share").unwrap_or(defaults.share),
         },
         uids: uids(name, own, reader),

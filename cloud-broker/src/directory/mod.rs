@@ -86,6 +86,8 @@ pub struct Surroundings {
     pub pace: Pace,
     /// How often a balancer without changes is looked at again.
     pub drift_period: Duration,
+    /// Whether sources of adopted balancers are restricted at once.
+    pub tighten_on_adopt: bool,
 }
 
 /// Who is served at present.
@@ -93,6 +95,7 @@ pub struct Directory {
     snapshot: ArcSwap<Snapshot>,
     accounts: Accounts,
     claims: Claims,
+    tighten_on_adopt: bool,
 }
 
 impl Directory {
@@ -100,6 +103,7 @@ impl Directory {
     pub fn new(surroundings: Surroundings, config: &Config) -> Result<Self, AccountError> {
         let directory = Self {
             snapshot: ArcSwap::default(),
+            tighten_on_adopt: surroundings.tighten_on_adopt,
             accounts: Accounts::new(surroundings),
             claims: Claims::default(),
         };
@@ -115,7 +119,7 @@ impl Directory {
             let shared = Arc::clone(shared.get(name)?);
             Some((
                 name.clone(),
-                Arc::new(served(cluster, shared, before.served.get(name))),
+                Arc::new(self.serve(cluster, shared, before.served.get(name))),
             ))
         });
         let served: BTreeMap<_, _> = served.collect();
@@ -185,37 +189,38 @@ impl Directory {
         Ok(uids)
     }
 
+    fn serve(&self, cluster: &Cluster, shared: Arc<Shared>, before: Option<&Arc<Served>>) -> Served {
+        let mut tenant = cluster.tenant.clone();
+        tenant.policy.tighten_on_adopt = self.tighten_on_adopt;
+        let api = Api::new(
+            Arc::clone(&shared.cloud),
+            tenant.cluster.as_str(),
+            tenant.scope.project.clone(),
+        )
+        .with_share(tenant.policy.share.get());
+        // What was learned stays true as long as the way to the API and the fence are the same.
+        let same = before.filter(|before| {
+            before.tenant.scope == tenant.scope
+                && before.access.is_same_account(&cluster.access)
+                && Arc::ptr_eq(&before.shared, &shared)
+        });
+        let survey = same.map_or_else(
+            || Arc::new(Survey::default()),
+            |before| Arc::clone(&before.survey),
+        );
+        Served {
+            api,
+            shared,
+            survey,
+            machines_ttl: cluster.machines_ttl,
+            access: cluster.access.clone(),
+            identities: cluster.identities.clone(),
+            tenant,
+        }
+    }
+
     /// Everybody that is served.
     pub fn served(&self) -> Vec<Arc<Served>> {
         self.snapshot.load().served.values().cloned().collect()
-    }
-}
-
-fn served(cluster: &Cluster, shared: Arc<Shared>, before: Option<&Arc<Served>>) -> Served {
-    let tenant = cluster.tenant.clone();
-    let api = Api::new(
-        Arc::clone(&shared.cloud),
-        tenant.cluster.as_str(),
-        tenant.scope.project.clone(),
-    )
-    .with_share(tenant.policy.share.get());
-    // What was learned stays true as long as the way to the API and the fence are the same.
-    let same = before.filter(|before| {
-        before.tenant.scope == tenant.scope
-            && before.access.is_same_account(&cluster.access)
-            && Arc::ptr_eq(&before.shared, &shared)
-    });
-    let survey = same.map_or_else(
-        || Arc::new(Survey::default()),
-        |before| Arc::clone(&before.survey),
-    );
-    Served {
-        api,
-        shared,
-        survey,
-        machines_ttl: cluster.machines_ttl,
-        access: cluster.access.clone(),
-        identities: cluster.identities.clone(),
-        tenant,
     }
 }

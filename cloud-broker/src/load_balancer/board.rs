@@ -114,6 +114,14 @@ impl Board {
             .is_some_and(|began| *began >= oldest)
     }
 
+    /// Whether rules and addresses were read at all.
+    pub(super) fn knows_addresses(&self) -> bool {
+        let known = self.known.lock();
+        [Part::Rules, Part::Addresses]
+            .iter()
+            .all(|part| known.began.contains_key(part))
+    }
+
     /// Reads a list, unless it is there already or somebody else just reads it.
     pub(super) async fn read(&self, api: &Api, part: &Part, oldest: Instant) -> Result<(), Unread> {
         if self.has(part, oldest) {

@@ -45,12 +45,13 @@ pub use list::Summary;
 pub use observation::Features;
 pub use outcome::{Answer, Departed, Ingress, Note, Outcome, Outputs, Served, Severity, Wait};
 pub use plan::{Farewell, Impact};
+pub(crate) use wish::{MOST_MEMBERS, MOST_PORTS};
 pub use wish::{
     AdoptionHint, Dialect, DialectWish, Protocol, ServiceRef, ServiceUid, Transport, Wish, WishMembers,
     WishPort,
 };
 
-use crate::cloudstack::types::{ProjectId, Version};
+use crate::cloudstack::types::{ProjectId, Timestamp, Version};
 use crate::cloudstack::{Api, Command};
 use crate::instances::MachineLists;
 use crate::tenant::{ClusterUids, Policy, Scope};
@@ -282,6 +283,28 @@ impl LoadBalancers {
         let looker = self.looker(tenancy, tenancy.api, &board);
         let seen = run::look_for_report(&looker, self.drift).await?;
         Ok(list::list(tenancy.uids, &seen, live))
+    }
+
+    /// Public addresses that the cluster owns, as they were seen last and without a call; nothing before the first look.
+    pub fn owned_addresses(&self, api: &Api, uids: &ClusterUids) -> Option<usize> {
+        let board = self.board(api);
+        if !board.knows_addresses() {
+            return None;
+        }
+        let seen = board.observation(
+            Timestamp::from_seconds(0),
+            Features::NEWEST,
+            runtime::clock::now(),
+        );
+        let owned = list::list(uids, &seen, &BTreeSet::new())
+            .into_iter()
+            .filter(|summary| summary.address_owned);
+        Some(
+            owned
+                .flat_map(|summary| summary.addresses)
+                .collect::<BTreeSet<_>>()
+                .len(),
+        )
     }
 
     fn looker<'c>(&'c self, tenancy: &Tenancy<'_>, api: &'c Api, board: &'c Board) -> Looker<'c> {

@@ -17,9 +17,9 @@ use crate::cloudstack::types::{Algorithm, MachineId, RuleProtocol};
 use crate::tenant::{NameOrId, Policy};
 
 /// Most ports of one Service.
-const MOST_PORTS: usize = 200;
+pub(crate) const MOST_PORTS: usize = 200;
 /// Most nodes of one Service.
-const MOST_MEMBERS: usize = 5000;
+pub(crate) const MOST_MEMBERS: usize = 5000;
 
 /// UID of a Service, with dashes, lower case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,13 +4,16 @@
 //! for the log, and leaves one line in the metrics. What it is about is done elsewhere.
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proto::v1::cloud_broker_server::{CloudBroker, CloudBrokerServer};
 use proto::{Fault, v1};
 use runtime::host::Host;
-use runtime::link::Peer;
+use runtime::link::{self, Peer};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
@@ -31,10 +34,12 @@ const MAX_MESSAGE: usize = 2 << 20;
 const REFRESH: Duration = Duration::from_mins(1);
 
 /// What the service is told by the command line.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// How often a balancer without changes should be looked at.
     pub drift_period: Duration,
+    /// The broker's own certificate, whose end is told.
+    pub certificate: Option<PathBuf>,
 }
 
 /// The service.
@@ -100,19 +105,24 @@ impl Broker {
     }
 
     fn description(&self, call: &Call, peer: Option<&Peer>) -> v1::DescribeResponse {
-        let certificates = match peer {
-            Some(Peer::Certificate(certificate)) => {
-                vec![Certificate {
-                    of: call.identity.proof.clone(),
-                    not_after: certificate.not_after,
-                }]
-            }
-            Some(Peer::Unix { .. }) | None => Vec::new(),
+        let own = self.settings.certificate.as_deref().and_then(own_certificate);
+        let theirs = match peer {
+            Some(Peer::Certificate(theirs)) => Some(Certificate {
+                of: call.identity.proof.clone(),
+                not_after: theirs.not_after,
+            }),
+            Some(Peer::Unix { .. }) | None => None,
         };
+        let used = call
+            .served
+            .shared
+            .balancers
+            .owned_addresses(&call.served.api, &call.uids);
+        let used_public_ips = used.and_then(|used| u32::try_from(used).ok());
         let facts = CallFacts {
             uids: Some(call.uids.clone()),
-            certificates,
-            used_public_ips: None,
+            certificates: own.into_iter().chain(theirs).collect(),
+            used_public_ips,
         };
         let description = describe(&call.served, &facts);
         let moment = Moment {
@@ -121,7 +131,7 @@ impl Broker {
             drift_period: self.settings.drift_period,
             refresh_interval: REFRESH,
         };
-        wire::describe_response(call, description, None, &moment)
+        wire::describe_response(call, description, used_public_ips, &moment)
     }
 
     async fn instances(
@@ -146,6 +156,16 @@ impl Broker {
             call.served.tenant.region.as_deref(),
         ))
     }
+}
+
+/// The first certificate of the file as it is now. One that can't be read is told where it is used.
+fn own_certificate(path: &Path) -> Option<Certificate> {
+    let der = CertificateDer::from_pem_file(path).ok()?;
+    let read = link::Certificate::read(&der);
+    (read.not_after > 0).then(|| Certificate {
+        of: format!("the broker ({})", path.display()),
+        not_after: read.not_after,
+    })
 }
 
 fn milliseconds(took: Duration) -> u64 {

@@ -16,15 +16,14 @@ use crate::describe::findings::{Finding, Severity};
 use crate::describe::rights::{Weight, need};
 use crate::instances::describe::{Address, Power, addresses};
 use crate::instances::{Answer, NodeKey, Presence, Proof, Why};
+use crate::load_balancer::{MOST_MEMBERS, MOST_PORTS};
 use crate::tenant::ClusterUid;
 
 /// Most keys of one look-up.
 pub(super) const MAX_KEYS: usize = 500;
 /// Longest time that a call waits for the cloud.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(25);
-/// Most ports, members and source networks of one balancer.
-const MAX_PORTS: usize = 200;
-const MAX_MEMBERS: usize = 5000;
+/// Most source networks of one balancer.
 const MAX_SOURCES: usize = 500;
 /// Longest name of a Kubernetes object.
 const MAX_NAME: usize = 253;
@@ -280,8 +279,8 @@ fn limits() -> v1::Limits {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     v1::Limits {
         max_lookup_keys: number(MAX_KEYS),
-        max_ports: number(MAX_PORTS),
-        max_members: number(MAX_MEMBERS),
+        max_ports: number(MOST_PORTS),
+        max_members: number(MOST_MEMBERS),
         max_sources: number(MAX_SOURCES),
         max_wait: prost_types::Duration::try_from(MAX_WAIT).ok(),
     }

@@ -18,6 +18,8 @@ pub struct Policy {
     pub address_sharing: AddressSharing,
     /// Whether balancers of the controllers that came before are adopted.
     pub take_over: bool,
+    /// Restrict the sources of balancers that are adopted at once, not at their Service's next change.
+    pub tighten_on_adopt: bool,
     /// Weight of the tenant among those of its account.
     pub share: NonZeroU32,
 }
@@ -30,6 +32,7 @@ impl Default for Policy {
             allowed_addresses: AllowedAddresses::default(),
             address_sharing: AddressSharing::Cluster,
             take_over: true,
+            tighten_on_adopt: false,
             share: NonZeroU32::MIN,
         }
     }

@@ -156,6 +156,7 @@ async fn a_balancer_is_made_listed_planned_and_removed() {
         .unwrap()
         .into_inner();
     assert_eq!(planned.steps, []);
+    assert_eq!(agent.describe().await.unwrap().policy.unwrap().used_public_ips, 1);
     let list = |live: &[&str]| ListLoadBalancersRequest {
         caller: Some(agent.caller.clone()),
         live_service_uids: live.iter().map(ToString::to_string).collect(),
@@ -210,7 +211,10 @@ async fn a_wish_that_can_not_be_met_names_its_field_before_anything_is_done() {
         change(&mut request.wish.as_mut().unwrap().ports[0]);
         request
     };
+    let mut many_sources = good.clone();
+    many_sources.wish.as_mut().unwrap().sources = vec!["192.0.2.0/24".into(); 501];
     for (request, field) in [
+        (many_sources, "sources"),
         (with_port(|port| port.node_port = 80), "ports[0].node_port"),
         (with_port(|port| port.node_port = 0), "ports[0].node_port"),
         (

@@ -107,7 +107,7 @@ fn fits(cx: &Context<'_>, here: &Here<'_>, port: &WishPort, claimed: &Claimed<'_
     // Servers from 4.18 to 4.21 take a list only when the rule is made.
     let list_stuck = features.sources_on_create
         && !features.sources_on_update
-        && !is_held(here, claimed)
+        && !is_held(cx, here, claimed)
         && rule_list(here.wish, Sources::from_server(&rule.sources).as_ref()).is_some();
     transport_of(rule.protocol.as_ref()) == port.protocol.transport()
         && rule.private_port == port.node_port
@@ -118,12 +118,10 @@ fn fits(cx: &Context<'_>, here: &Here<'_>, port: &WishPort, claimed: &Claimed<'_
         && !list_stuck
 }
 
-/// The sources that were found at adoption stay as long as the wish is what it was then.
-fn is_held(here: &Here<'_>, claimed: &Claimed<'_>) -> bool {
-    claimed
-        .mark
-        .as_ref()
-        .is_some_and(|mark| mark.held.as_ref() == Some(&here.wish.sources.hash()))
+/// The sources that were found at adoption stay as long as the wish is what it was then, unless people want otherwise.
+fn is_held(cx: &Context<'_>, here: &Here<'_>, claimed: &Claimed<'_>) -> bool {
+    let held = claimed.mark.as_ref().and_then(|mark| mark.held.as_ref());
+    !cx.policy.tighten_on_adopt && held == Some(&here.wish.sources.hash())
 }
 
 /// The list that a rule should get instead of the one it has; `None` if that one is right. One that a server would cut is
@@ -167,7 +165,7 @@ impl<'a> Ports<'a, '_> {
         let (cx, here) = (self.cx, self.here);
         let keeper = keeper(cx, here, port);
         let known = keeper.map(|claimed| self.known(claimed)).unwrap_or_default();
-        let held = keeper.is_some_and(|claimed| is_held(here, claimed));
+        let held = keeper.is_some_and(|claimed| is_held(self.cx, here, claimed));
         let place = (port.protocol.transport(), port.port);
         let firewall = self
             .filtered

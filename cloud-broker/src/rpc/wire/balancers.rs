@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use proto::{Fault, v1};
 
+use super::MAX_SOURCES;
+
 use crate::load_balancer::{
     AdoptionHint, Answer, Demand, Departed, DialectWish, Farewell, Impact, Note, Outcome, Preview, Served,
     ServiceRef, Severity, Summary, Wait, Wish,
@@ -24,6 +26,11 @@ pub(in crate::rpc) fn ensure(
     policy: &Policy,
 ) -> Result<(Demand<Wish>, Vec<Note>), Fault> {
     let service = ServiceRef::from_proto(request.r#ref.as_ref())?;
+    let sources = request.wish.as_ref().map_or(0, |wish| wish.sources.len());
+    if sources > MAX_SOURCES {
+        let text = format!("{sources} source networks are too many; at most {MAX_SOURCES} are allowed");
+        return Err(Fault::invalid("TOO_MANY_SOURCES", "sources", text));
+    }
     let (goal, notes) = Wish::from_proto(request.wish.as_ref(), policy)?;
     Ok((
         Demand {
