@@ -58,7 +58,8 @@ impl LogArgs {
         let quiet = if self.verbosity >= 8 {
             quiet.join(",")
         } else {
-            String::new()
+            // It logs every error that it also returns, and we tell those in our own words.
+            "kube_client=off".to_owned()
         };
         let ours: Vec<String> = OURS.iter().map(|target| format!("{target}={ours}")).collect();
         [others.to_owned(), ours.join(","), quiet]
