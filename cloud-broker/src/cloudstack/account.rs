@@ -189,8 +189,13 @@ impl Account {
     /// A call that is not sent says why the ones before it failed.
     fn held_back(&self, command: Command, wait: Duration) -> ApiError {
         let why = self.last_failure.lock().clone();
-        let reason = format!("it did not answer several times ({why}); the next attempt is due in {wait:.1?}");
-        ApiError::Unreachable { command, reason, maybe_executed: false }
+        let reason =
+            format!("it did not answer several times ({why}); the next attempt is due in {wait:.1?}");
+        ApiError::Unreachable {
+            command,
+            reason,
+            maybe_executed: false,
+        }
     }
 
     /// Nobody should wait for a turn that is of no use.

@@ -15,7 +15,7 @@ use super::{Command, Pace};
 const FLOOR: Duration = Duration::from_millis(40);
 /// Part of the usual time that is shaved off after each job that was over when first asked for.
 const SHAVE: f64 = 0.985;
-/// Stretches what a job took that was not over when first asked for.
+/// Stretches what is learned from a job that was not over when first asked for.
 const MARGIN: f64 = 1.1;
 /// How much of what is known of other commands of its kind a new one is given.
 const LONGEST_GUESS: Duration = Duration::from_secs(3);
@@ -211,7 +211,11 @@ impl JobTable {
                     .first_wait(job.duty.command)
                     .mul_f64(SHAVE)
                     .max(self.pace.of(FLOOR)),
-                Some(_) => took.mul_f64(MARGIN).min(LONGEST * 12),
+                // It ended somewhere between the last two polls.
+                Some(pending) => {
+                    let before = pending.saturating_duration_since(job.started);
+                    ((before + took) / 2).mul_f64(MARGIN).min(LONGEST * 12)
+                }
             };
             self.usual.insert(job.duty.command, usual);
         }
