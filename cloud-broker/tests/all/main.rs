@@ -25,4 +25,5 @@ mod server_pki;
 #[cfg(test)]
 mod server_process;
 #[cfg(test)]
+mod server_real;
 mod server_support;
