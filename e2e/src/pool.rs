@@ -54,6 +54,11 @@ impl Map {
         Ok(())
     }
 
+    /// Its version, which every write changes.
+    pub async fn version(&self) -> Result<String> {
+        Ok(self.api.get(NAME).await?.metadata.resource_version.unwrap_or_default())
+    }
+
     /// Its entries: address to Service.
     pub async fn entries(&self) -> Result<BTreeMap<String, String>> {
         Ok(self.api.get(NAME).await?.data.unwrap_or_default())

@@ -312,6 +312,10 @@ impl Worker {
             Ok(()) => after(&world).await,
             Err(error) => Err(error),
         };
+        if let Some(simulator) = &mut world.cloud.simulator {
+            // Its router's processes end with it only when it is asked to.
+            simulator.process.stop(Duration::from_secs(10)).await.ok();
+        }
         match result {
             Ok(()) => Outcome::Passed,
             Err(error) => match error.downcast::<Skip>() {

@@ -9,6 +9,10 @@ mod control;
 mod data;
 mod expect;
 mod fault;
+mod keepalived_choice;
+mod keepalived_crash;
+mod keepalived_network;
+mod keepalived_pools;
 mod pool;
 
 use std::process::ExitCode;
@@ -16,7 +20,8 @@ use std::process::ExitCode;
 #[tokio::main]
 async fn main() -> ExitCode {
     e2e::init();
-    let scenarios = [control::all(), data::all(), fault::all(), pool::all()].concat();
+    let keepalived = [keepalived_choice::all(), keepalived_crash::all(), keepalived_network::all(), keepalived_pools::all()];
+    let scenarios = [control::all(), data::all(), fault::all(), pool::all(), keepalived.concat()].concat();
     match e2e::runner::run(scenarios).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

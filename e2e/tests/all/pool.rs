@@ -28,7 +28,7 @@ e2e::scenarios![Layer::Pool;
 const POOL: &str = "198.51.100.0/24";
 
 /// The agent with the environment of keepalived-cloud-provider and the rights of its manifest, not started.
-async fn plan(world: &World, pool: &str) -> Result<Agent> {
+pub(crate) async fn plan(world: &World, pool: &str) -> Result<Agent> {
     let account = rbac::apply_folder(&world.cluster, "deploy/keepalived").await?;
     let file = world.dir.join("agent.kubeconfig");
     let kubeconfig = account

@@ -62,7 +62,7 @@ async fn away(world: &World, weather: Weather) -> Result<()> {
     let (ip, _) = expect::served(world, &old, &MACHINES).await?;
     world.api.weather(weather);
     let new = world.service(Wanted::new("new").port(81)).await?;
-    new.warning(&["CloudStack"], SOON).await?;
+    new.warning(&["no answer from the API"], SOON).await?;
     old.patch(json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}}))
         .await?;
     wait::stays(
