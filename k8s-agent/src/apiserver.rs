@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// A connection must be there within this time.
 const CONNECT: Duration = Duration::from_secs(5);
 
+const THREE: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
+
 /// How to reach kube-apiserver and how often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
@@ -31,9 +33,9 @@ pub struct Access {
     pub kubeconfig: Option<PathBuf>,
     /// Address that replaces the one in the file.
     pub master: Option<String>,
-    /// Requests a second, lasting.
+    /// Requests a second for each kind of work, lasting.
     pub qps: NonZeroU32,
-    /// Requests at once.
+    /// Requests at once for each kind of work.
     pub burst: NonZeroU32,
 }
 
@@ -72,7 +74,8 @@ impl Access {
     /// Reads the settings and makes the clients. Nothing is sent yet.
     pub async fn clients(&self, metrics: &Metrics) -> Result<Clients, AccessError> {
         let config = self.config().await?;
-        let quota = Quota::per_second(self.qps).allow_burst(self.burst);
+        // One client of ours stands for three of the Go controllers: nodes, services and watches.
+        let quota = Quota::per_second(self.qps.saturating_mul(THREE)).allow_burst(self.burst.saturating_mul(THREE));
         Ok(Clients {
             work: client(
                 &config,

@@ -335,7 +335,7 @@ fn start_node_controllers(context: &Arc<Context>) {
     for controller in context.settings.controllers.iter() {
         match controller {
             Controller::Node => {
-                init::start(context, broker);
+                init::start(context, broker, init::Pace::default());
                 refresh::start(context, broker);
             }
             Controller::NodeLifecycle => monitor::start(context, broker),

@@ -18,7 +18,7 @@ use super::lookup::{Asked, lookup};
 use super::plan::{self, Naming, is_uninitialised, provider_id_of};
 use super::presence::{Machine, Presence};
 use super::provider_id::ProviderId;
-use super::writes::{WriteError, Writes};
+use super::writes::{ATTEMPTS, WriteError, Writes, pause};
 use crate::apiserver::timestamp;
 use crate::broker::Broker;
 use crate::context::Context;
@@ -32,16 +32,22 @@ const GATHER: Duration = Duration::from_millis(20);
 const MOST: usize = 500;
 /// Batches at a time.
 const BATCHES: usize = 3;
-/// Look-ups cost the cloud nothing, so the wait stays short.
-const BACKOFF: Backoff = Backoff {
-    first: Duration::from_millis(250),
-    longest: Duration::from_secs(30),
-};
-/// Failing for less is not worth an event: machine lists lag behind new machines.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// Attempts to write to a node that others write to as well.
-const ATTEMPTS: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(50);
+
+/// How patient the controller is; tests are less.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Waits after failures. Look-ups cost the cloud nothing, so they stay short.
+    pub backoff: Backoff,
+    /// Failing for less is not worth an event: machine lists lag behind new machines.
+    pub patience: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(30) };
+        Self { backoff, patience: Duration::from_mins(1) }
+    }
+}
 
 /// Why a node is not initialised yet.
 #[derive(Debug, thiserror::Error)]
@@ -59,18 +65,20 @@ struct Init {
     writes: Writes,
     events: Recorder,
     naming: Naming,
+    patience: Duration,
     gathering: tokio::sync::Mutex<()>,
     /// Since when each node fails, by UID.
     failing: Mutex<HashMap<String, Instant>>,
 }
 
 /// Starts the controller. Nodes must be watched already.
-pub fn start(context: &Arc<Context>, broker: &Broker) {
+pub fn start(context: &Arc<Context>, broker: &Broker, pace: Pace) {
     let settings = &context.settings;
     let init = Arc::new(Init {
         context: Arc::clone(context),
         broker: broker.clone(),
-        queue: Queue::new("Nodes", BACKOFF, &context.metrics),
+        queue: Queue::new("Nodes", pace.backoff, &context.metrics),
+        patience: pace.patience,
         writes: Writes::new(context.client.clone(), context.leadership.clone()),
         events: context.events.of(Component::Node),
         naming: Naming {
@@ -210,7 +218,7 @@ impl Init {
                 Err(WriteError::NoNode) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
-            tokio::time::sleep(PAUSE.mul_f64(rand::random_range(1.0..2.0))).await;
+            pause().await;
             live = match self.writes.read(&name).await {
                 Err(WriteError::NoNode) => return Ok(()),
                 read => read?,
@@ -250,7 +258,7 @@ impl Init {
         if self.queue.failures(&name) == 0 {
             tracing::info!(node = %name, fault = %text, "the node can't be initialised yet, trying again");
         }
-        if now.saturating_duration_since(since) >= PATIENCE {
+        if now.saturating_duration_since(since) >= self.patience {
             self.events
                 .publish(&node.into(), &Reason::CLOUD_NODE_INIT_FAILED, text);
         }

@@ -10,7 +10,7 @@ use crate::apiserver::{self, Explained as _};
 use crate::election::Leadership;
 
 /// Attempts to write to a node that others write to as well.
-const ATTEMPTS: u32 = 20;
+pub const ATTEMPTS: u32 = 20;
 /// Wait between two of them, at least; at most twice as long.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -97,7 +97,7 @@ impl Writes {
                 Err(WriteError::Conflict) => {}
                 Err(error) => return Err(error),
             }
-            tokio::time::sleep(PAUSE.mul_f64(rand::random_range(1.0..2.0))).await;
+            pause().await;
             node = self.read(&node.name_any()).await?;
         }
         Err(WriteError::Conflict)
@@ -127,6 +127,11 @@ impl Writes {
             .await
             .map_err(|_| WriteError::NotLeading)
     }
+}
+
+/// Waits between two attempts.
+pub async fn pause() {
+    tokio::time::sleep(PAUSE.mul_f64(rand::random_range(1.0..2.0))).await;
 }
 
 fn failed(error: &kube::Error, verb: &str, resource: &str) -> WriteError {

@@ -161,6 +161,22 @@ async fn a_machine_that_is_not_found_yet_leaves_the_node_as_it_is_until_it_is_fo
 }
 
 #[tokio::test]
+async fn a_node_that_fails_for_long_says_why() {
+    let (api, broker) = (FakeApiServer::new(), FakeBroker::start().await);
+    api.create("nodes", waiting("node-1"));
+    broker.on_lookup(|_| unknown("two machines are called node-1"));
+    let world = NodeWorld::start(api, broker, Run::Init).await;
+    world.told("node-1", "CloudNodeInitFailed").await;
+    assert_eq!(
+        world.api.event_texts("node-1", "CloudNodeInitFailed"),
+        ["two machines are called node-1"]
+    );
+    world.asked_again(5).await;
+    assert_eq!(world.api.events("node-1").len(), 1, "one event, counted");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_refused_address_keeps_the_taint_and_is_tried_again() {
     // N-64
     let (api, broker) = (FakeApiServer::new(), FakeBroker::start().await);

@@ -13,6 +13,7 @@ use k8s_agent::lease::Fence;
 use k8s_agent::metrics::Metrics;
 use k8s_agent::node::machines::Machines;
 use k8s_agent::node::{init, monitor, refresh};
+use k8s_agent::queue::Backoff;
 use k8s_agent::watch::Watch;
 use kube::Api;
 use proto::v1::{self, instance, instance_result, node_address};
@@ -86,7 +87,7 @@ impl NodeWorld {
         host.spawn("nodes", async move { nodes.run(Api::all(client), stop).await });
         context.nodes.synced().await;
         match run {
-            Run::Init => init::start(&context, &caller),
+            Run::Init => init::start(&context, &caller, quick()),
             Run::Refresh => refresh::start(&context, &caller),
             Run::Monitor => monitor::start(&context, &caller),
         }
@@ -159,6 +160,18 @@ impl NodeWorld {
     pub(crate) async fn stop(&self) {
         self.host.shutdown().cancel();
         assert_eq!(self.host.finish(Duration::from_secs(10)).await, None);
+    }
+}
+
+/// An initialiser that is quick to try again and soon loses its patience.
+fn quick() -> init::Pace {
+    let backoff = Backoff {
+        first: Duration::from_millis(20),
+        longest: Duration::from_millis(100),
+    };
+    init::Pace {
+        backoff,
+        patience: Duration::from_millis(200),
     }
 }
 
