@@ -56,7 +56,13 @@ impl Map {
 
     /// Its version, which every write changes.
     pub async fn version(&self) -> Result<String> {
-        Ok(self.api.get(NAME).await?.metadata.resource_version.unwrap_or_default())
+        Ok(self
+            .api
+            .get(NAME)
+            .await?
+            .metadata
+            .resource_version
+            .unwrap_or_default())
     }
 
     /// Its entries: address to Service.

@@ -28,8 +28,8 @@ pub struct SimulatorOptions {
     pub machines: usize,
     /// How long a job takes that reconfigures a router.
     pub router_job: Duration,
-    /// Further networks, as the seed has them.
-    pub networks: Vec<Value>,
+    /// The network has a load balancing service.
+    pub balances: bool,
     /// Further arguments.
     pub more: Vec<String>,
 }
@@ -40,7 +40,7 @@ impl Default for SimulatorOptions {
             router: None,
             machines: MACHINES.len(),
             router_job: Duration::from_millis(50),
-            networks: Vec::new(),
+            balances: true,
             more: Vec::new(),
         }
     }
@@ -150,16 +150,19 @@ fn seed(options: &SimulatorOptions) -> Value {
                 "state": "Running", "nic": [{"networkname": NETWORK, "ipaddress": address}]})
         })
         .collect();
-    let network = json!({"name": NETWORK, "account": "labuser", "type": "Isolated", "zonename": ZONE,
+    let mut network = json!({"name": NETWORK, "account": "labuser", "type": "Isolated", "zonename": ZONE,
         "cidr": format!("{inside}.0/24"), "gateway": format!("{inside}.1"), "netmask": "255.255.255.0"});
-    let networks = [&[network], options.networks.as_slice()].concat();
+    if !options.balances {
+        network["service"] =
+            json!([{"name": "Dhcp", "capability": []}, {"name": "UserData", "capability": []}]);
+    }
     json!({
         "callers": {"labuser": {"account": "labuser", "domain": "ROOT"}},
         "zones": [{"name": ZONE}],
         "accounts": [{"name": "labuser", "rolename": "User"}],
         "publicipranges": [{"startip": format!("{outside}.2"), "endip": format!("{outside}.200"),
             "gateway": format!("{outside}.1"), "netmask": "255.255.255.0", "zonename": ZONE}],
-        "networks": networks,
+        "networks": [network],
         "virtualmachines": machines,
     })
 }

@@ -147,7 +147,14 @@ impl Counts {
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [reads, writes, polls] = [Kind::Read, Kind::Write, Kind::Poll].map(|kind| self.kind(kind));
-        write!(f, "{reads} reads, {writes} writes, {polls} job polls")?;
+        let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        write!(
+            f,
+            "{}, {}, {}",
+            many(reads, "read"),
+            many(writes, "write"),
+            many(polls, "job poll")
+        )?;
         let parts: Vec<_> = self
             .by_command
             .iter()
@@ -197,7 +204,7 @@ mod tests {
         let counts = Counts::of(&[call("listZones"), call("listZones"), call("createTags")]);
         assert_eq!(
             counts.to_string(),
-            "2 reads, 1 writes, 0 job polls (1 createTags, 2 listZones)"
+            "2 reads, 1 write, 0 job polls (1 createTags, 2 listZones)"
         );
         assert_eq!(counts.writes(), 1);
         assert_eq!(

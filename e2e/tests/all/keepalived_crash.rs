@@ -33,13 +33,25 @@ async fn seen(map: &Map, any: &Handle<'_>) -> Result<Seen> {
     let mut statuses = BTreeMap::new();
     for service in any.siblings().await? {
         versions.extend(service.metadata.resource_version.clone());
-        statuses.insert(service.metadata.uid.clone().unwrap_or_default(), ingress(&service));
+        statuses.insert(
+            service.metadata.uid.clone().unwrap_or_default(),
+            ingress(&service),
+        );
     }
-    Ok(Seen { records: map.records().await?, statuses, versions })
+    Ok(Seen {
+        records: map.records().await?,
+        statuses,
+        versions,
+    })
 }
 
 /// Waits for a write, or for the end.
-async fn written(map: &Map, any: &Handle<'_>, before: &Seen, is_done: impl Fn(&Seen) -> bool) -> Result<Seen> {
+async fn written(
+    map: &Map,
+    any: &Handle<'_>,
+    before: &Seen,
+    is_done: impl Fn(&Seen) -> bool,
+) -> Result<Seen> {
     wait::until(SOON, "the agent writes something", || async {
         let now = seen(map, any).await?;
         if now.versions != before.versions || is_done(&now) {
@@ -71,7 +83,10 @@ async fn harass(
         state = seen(map, any).await?;
         for (uid, address) in &state.records {
             let first = known.entry(uid.clone()).or_insert_with(|| address.clone());
-            ensure!(first == address, "the address of {uid} changed from {first} to {address}");
+            ensure!(
+                first == address,
+                "the address of {uid} changed from {first} to {address}"
+            );
         }
         for (uid, shown) in &state.statuses {
             ensure!(
@@ -85,14 +100,25 @@ async fn harass(
     Ok(deaths)
 }
 
-async fn an_agent_killed_at_every_write_changes_no_address_and_leaves_nothing_behind(world: &World) -> Result<()> {
+async fn an_agent_killed_at_every_write_changes_no_address_and_leaves_nothing_behind(
+    world: &World,
+) -> Result<()> {
     let map = Map::fresh(&world.cluster, json!({})).await?;
     let mut agent = plan(world, "198.51.100.0/28").await?;
-    // One at a time, so that there are many writes to die at.
-    agent.more.push("--concurrent-service-syncs=1".into());
+    // One at a time and slowly, so that every write is seen before the next one.
+    let slowly = [
+        "--concurrent-service-syncs=1",
+        "--kube-api-qps=5",
+        "--kube-api-burst=1",
+    ];
+    agent.more.extend(slowly.map(ToOwned::to_owned));
     let mut services = Vec::new();
     for number in 0..SERVICES {
-        services.push(world.service(Wanted::new(&format!("web-{number}")).port(80)).await?);
+        services.push(
+            world
+                .service(Wanted::new(&format!("web-{number}")).port(80))
+                .await?,
+        );
     }
     let all_served = |seen: &Seen| seen.statuses.values().all(|shown| !shown.is_empty());
     let deaths = harass(world, &map, &agent, &services[0], all_served).await?;

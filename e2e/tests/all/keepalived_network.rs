@@ -48,7 +48,8 @@ impl Drop for Lab {
 impl Lab {
     /// Builds the network, or says what is missing for it.
     async fn build(dir: &Path) -> Result<Self> {
-        let ip = on_path("ip").ok_or_else(|| Skip("the command ip (iproute2) is not installed".into()))?;
+        let ip =
+            on_path("ip").ok_or_else(|| Skip::impossible("the command ip (iproute2) is not installed"))?;
         let lab = Self {
             ip,
             tag: uuid::Uuid::new_v4().simple().to_string()[..6].to_owned(),
@@ -56,21 +57,31 @@ impl Lab {
         };
         let client = lab.namespace("c");
         if let Err(error) = lab.run(&["netns", "add", &client]).await {
-            return Err(Skip(format!("no network namespace can be made here (root is needed): {error:#}")).into());
+            return Err(Skip::impossible(format!(
+                "no network namespace can be made here (root is needed): {error:#}"
+            ))
+            .into());
         }
-        lab.run(&["-n", &client, "link", "add", "br0", "type", "bridge"]).await?;
-        lab.run(&["-n", &client, "addr", "add", "198.51.100.250/24", "dev", "br0"]).await?;
+        lab.run(&["-n", &client, "link", "add", "br0", "type", "bridge"])
+            .await?;
+        lab.run(&["-n", &client, "addr", "add", "198.51.100.250/24", "dev", "br0"])
+            .await?;
         lab.run(&["-n", &client, "link", "set", "br0", "up"]).await?;
         for (node, address) in [("a", "198.51.100.251/24"), ("b", "198.51.100.252/24")] {
             let namespace = lab.namespace(node);
             let port = format!("to-{node}");
             lab.run(&["netns", "add", &namespace]).await?;
-            let pair = ["-n", &client, "link", "add", &port, "type", "veth", "peer", "name", INTERFACE];
+            let pair = [
+                "-n", &client, "link", "add", &port, "type", "veth", "peer", "name", INTERFACE,
+            ];
             lab.run(&[&pair[..], &["netns", &namespace]].concat()).await?;
-            lab.run(&["-n", &client, "link", "set", &port, "master", "br0", "up"]).await?;
-            lab.run(&["-n", &namespace, "addr", "add", address, "dev", INTERFACE]).await?;
+            lab.run(&["-n", &client, "link", "set", &port, "master", "br0", "up"])
+                .await?;
+            lab.run(&["-n", &namespace, "addr", "add", address, "dev", INTERFACE])
+                .await?;
             lab.run(&["-n", &namespace, "link", "set", "lo", "up"]).await?;
-            lab.run(&["-n", &namespace, "link", "set", INTERFACE, "up"]).await?;
+            lab.run(&["-n", &namespace, "link", "set", INTERFACE, "up"])
+                .await?;
         }
         Ok(lab)
     }
@@ -87,22 +98,54 @@ impl Lab {
     /// Starts keepalived on a node with this file.
     async fn station(&self, node: &str, keepalived: &Path, file: &Path) -> Result<Station> {
         let namespace = self.namespace(node);
-        let link = self.run(&["-n", &namespace, "-o", "link", "show", INTERFACE]).await?;
-        let mac = link.split_whitespace().skip_while(|word| *word != "link/ether").nth(1).context("no MAC")?.to_owned();
-        let pid = |what: &str| self.dir.join(format!("keepalived-{node}-{what}.pid")).display().to_string();
+        let link = self
+            .run(&["-n", &namespace, "-o", "link", "show", INTERFACE])
+            .await?;
+        let mac = link
+            .split_whitespace()
+            .skip_while(|word| *word != "link/ether")
+            .nth(1)
+            .context("no MAC")?
+            .to_owned();
+        let pid = |what: &str| {
+            self.dir
+                .join(format!("keepalived-{node}-{what}.pid"))
+                .display()
+                .to_string()
+        };
         let program = Program::new(format!("keepalived-{node}"), &self.ip)
             .args(["netns", "exec", &namespace])
             .arg(keepalived)
             .args(["--dont-fork", "--log-console", "--log-detail", "--use-file"])
             .arg(file)
-            .args(["--pid".to_owned(), pid("parent"), "--vrrp_pid".to_owned(), pid("vrrp")])
+            .args([
+                "--pid".to_owned(),
+                pid("parent"),
+                "--vrrp_pid".to_owned(),
+                pid("vrrp"),
+            ])
             .args(["--checkers_pid".to_owned(), pid("checkers")]);
         let process = program.start(&self.dir).await?;
-        Ok(Station { namespace, mac, keepalived: process })
+        Ok(Station {
+            namespace,
+            mac,
+            keepalived: process,
+        })
     }
 
     async fn carries(&self, station: &Station, address: &str) -> Result<bool> {
-        let shown = self.run(&["-n", &station.namespace, "-o", "-4", "addr", "show", "dev", INTERFACE]).await?;
+        let shown = self
+            .run(&[
+                "-n",
+                &station.namespace,
+                "-o",
+                "-4",
+                "addr",
+                "show",
+                "dev",
+                INTERFACE,
+            ])
+            .await?;
         Ok(shown.contains(&format!("inet {address}/32")))
     }
 
@@ -112,7 +155,10 @@ impl Lab {
         let send = format!("echo x > /dev/udp/{address}/9");
         let _no_matter = self.run(&["netns", "exec", &client, "bash", "-c", &send]).await;
         let known = self.run(&["-n", &client, "neigh", "show", address]).await?;
-        let mac = known.split_whitespace().skip_while(|word| *word != "lladdr").nth(1);
+        let mac = known
+            .split_whitespace()
+            .skip_while(|word| *word != "lladdr")
+            .nth(1);
         Ok(mac.map(ToOwned::to_owned))
     }
 
@@ -136,13 +182,18 @@ async fn render(map: &Map, file: &Path) -> Result<()> {
 }
 
 async fn reload(station: &Station) -> Result<()> {
-    let kill = on_path("kill").ok_or_else(|| Skip("the command kill is not installed".into()))?;
-    Program::new("kill", kill).args(["-HUP".to_owned(), station.keepalived.pid().to_string()]).output().await?;
+    let kill = on_path("kill").ok_or_else(|| Skip::impossible("the command kill is not installed"))?;
+    Program::new("kill", kill)
+        .args(["-HUP".to_owned(), station.keepalived.pid().to_string()])
+        .output()
+        .await?;
     Ok(())
 }
 
-async fn two_keepalived_announce_an_address_and_one_takes_over_when_the_other_dies(world: &World) -> Result<()> {
-    let keepalived = on_path("keepalived").ok_or_else(|| Skip("keepalived is not installed".into()))?;
+async fn two_keepalived_announce_an_address_and_one_takes_over_when_the_other_dies(
+    world: &World,
+) -> Result<()> {
+    let keepalived = on_path("keepalived").ok_or_else(|| Skip::missing("keepalived is not installed"))?;
     let lab = Lab::build(&world.dir).await?;
     let map = Map::fresh(&world.cluster, json!({})).await?;
     let _agent = world.start_agent(&plan(world, "198.51.100.0/28").await?).await?;
@@ -152,8 +203,10 @@ async fn two_keepalived_announce_an_address_and_one_takes_over_when_the_other_di
     let address = first.address(SOON).await?;
     let file = world.dir.join("keepalived-nodes.conf");
     render(&map, &file).await?;
-    let mut stations =
-        vec![lab.station("a", &keepalived, &file).await?, lab.station("b", &keepalived, &file).await?];
+    let mut stations = vec![
+        lab.station("a", &keepalived, &file).await?,
+        lab.station("b", &keepalived, &file).await?,
+    ];
     wait::until(SOON, format!("one node carries {address}"), || async {
         let a = lab.carries(&stations[0], &address).await?;
         let b = lab.carries(&stations[1], &address).await?;
@@ -167,7 +220,8 @@ async fn two_keepalived_announce_an_address_and_one_takes_over_when_the_other_di
     let mut dying = stations.remove(0);
     let survivor = stations.remove(0);
     // The node dies: its process, and its cable.
-    lab.run(&["-n", &dying.namespace, "link", "set", INTERFACE, "down"]).await?;
+    lab.run(&["-n", &dying.namespace, "link", "set", INTERFACE, "down"])
+        .await?;
     dying.keepalived.kill().await?;
     lab.answers(&survivor, &address).await?;
     let second = world.service(announced("second")).await?;
@@ -181,7 +235,10 @@ async fn two_keepalived_announce_an_address_and_one_takes_over_when_the_other_di
     render(&map, &file).await?;
     reload(&survivor).await?;
     wait::until_holds(SOON, format!("{address} is withdrawn"), || async {
-        Ok(lab.carries(&survivor, &address).await?.then(|| "it is still there".to_owned()))
+        Ok(lab
+            .carries(&survivor, &address)
+            .await?
+            .then(|| "it is still there".to_owned()))
     })
     .await?;
     lab.answers(&survivor, &another).await?;

@@ -30,17 +30,37 @@ async fn named_pools_serve_their_namespaces_and_those_who_ask(world: &World) -> 
         ),
     )?;
     let mut agent = plan(world, "198.51.100.0/28").await?;
-    agent.more.push(format!("--keepalived-pools-file={}", file.display()));
+    agent
+        .more
+        .push(format!("--keepalived-pools-file={}", file.display()));
     let _agent = world.start_agent(&agent).await?;
-    let front = Wanted::new("front").port(80).with(json!({"metadata": {"labels": {"tier": "front"}}}));
+    let front = Wanted::new("front")
+        .port(80)
+        .with(json!({"metadata": {"labels": {"tier": "front"}}}));
     let front = world.service(front).await?;
     let usual = world.service(Wanted::new("usual").port(80)).await?;
-    let asking = |name: &str| Wanted::new(name).port(80).annotation(&format!("{FAMILY}-address-pool"), "vip");
-    let vips = [world.service(asking("one")).await?, world.service(asking("two")).await?];
-    ensure!(front.address(SOON).await? == "203.0.113.9", "the pool of its namespace comes first");
-    ensure!(usual.address(SOON).await?.starts_with("198.51.100."), "no label, no pool");
+    let asking = |name: &str| {
+        Wanted::new(name)
+            .port(80)
+            .annotation(&format!("{FAMILY}-address-pool"), "vip")
+    };
+    let vips = [
+        world.service(asking("one")).await?,
+        world.service(asking("two")).await?,
+    ];
+    ensure!(
+        front.address(SOON).await? == "203.0.113.9",
+        "the pool of its namespace comes first"
+    );
+    ensure!(
+        usual.address(SOON).await?.starts_with("198.51.100."),
+        "no label, no pool"
+    );
     for vip in &vips {
-        ensure!(vip.address(SOON).await?.starts_with("203.0.113.10"), "it asked for the pool");
+        ensure!(
+            vip.address(SOON).await?.starts_with("203.0.113.10"),
+            "it asked for the pool"
+        );
     }
     let late = world.service(asking("late")).await?;
     late.event("PoolExhausted", SOON).await?;
@@ -59,28 +79,51 @@ async fn two_services_share_an_address_and_its_metrics_say_so(world: &World) -> 
     agent.more.push(format!("--secure-port={port}"));
     let _agent = world.start_agent(&agent).await?;
     let shared = |name: &str, port| {
-        Wanted::new(name).port(port).annotation(pool::METHOD, "VIP").annotation(&format!("{FAMILY}-sharing-key"), "k")
+        Wanted::new(name)
+            .port(port)
+            .annotation(pool::METHOD, "VIP")
+            .annotation(&format!("{FAMILY}-sharing-key"), "k")
     };
-    let (web, tls) = (world.service(shared("web", 80)).await?, world.service(shared("tls", 443)).await?);
+    let (web, tls) = (
+        world.service(shared("web", 80)).await?,
+        world.service(shared("tls", 443)).await?,
+    );
     let address = web.address(SOON).await?;
     ensure!(tls.address(SOON).await? == address, "they do not share");
-    ensure!(map.entries().await?.get(&address).is_some_and(String::is_empty), "{:?}", map.entries().await?);
+    ensure!(
+        map.entries().await?.get(&address).is_some_and(String::is_empty),
+        "{:?}",
+        map.entries().await?
+    );
     let pinned = shared("clash", 80).spec(json!({"loadBalancerIP": address}));
     let clash = world.service(pinned).await?;
     clash.event("AddressInUse", SOON).await?;
-    let client = reqwest::Client::builder().danger_accept_invalid_certs(true).build()?;
+    let client = reqwest::Client::builder()
+        .danger_accept_invalid_certs(true)
+        .build()?;
     wait::until_holds(SOON, "the metrics show the pool", || async {
-        let text = client.get(format!("https://127.0.0.1:{port}/metrics")).send().await?.text().await?;
+        let text = client
+            .get(format!("https://127.0.0.1:{port}/metrics"))
+            .send()
+            .await?
+            .text()
+            .await?;
         let wanted = [
             "k8s_agent_keepalived_pool_addresses{pool=\"default\"} 14",
             "k8s_agent_keepalived_pool_addresses_in_use{pool=\"default\"} 1",
             "k8s_agent_keepalived_services_waiting 1",
         ];
-        Ok(wanted.iter().find(|line| !text.contains(**line)).map(|line| format!("{line} is missing in\n{text}")))
+        Ok(wanted
+            .iter()
+            .find(|line| !text.contains(**line))
+            .map(|line| format!("{line} is missing in\n{text}")))
     })
     .await?;
     web.delete(SOON).await?;
-    ensure!(map.entries().await?.contains_key(&address), "the other one still needs {address}");
+    ensure!(
+        map.entries().await?.contains_key(&address),
+        "the other one still needs {address}"
+    );
     clash.address(SOON).await.context("the port is free now")?;
     for service in [&clash, &tls] {
         service.delete(SOON).await?;
@@ -90,7 +133,9 @@ async fn two_services_share_an_address_and_its_metrics_say_so(world: &World) -> 
 }
 
 async fn a_dry_run_says_what_would_change_and_writes_nothing(world: &World) -> Result<()> {
-    let service = world.service(Wanted::new("web").port(80).annotation(pool::METHOD, "DR")).await?;
+    let service = world
+        .service(Wanted::new("web").port(80).annotation(pool::METHOD, "DR"))
+        .await?;
     let entry = format!("{}/web", world.namespace);
     let records = json!({"services": [{"uid": service.uid, "ip": "198.51.100.9",
         "serviceNamespace": world.namespace, "serviceName": "web"}]});
@@ -102,12 +147,22 @@ async fn a_dry_run_says_what_would_change_and_writes_nothing(world: &World) -> R
     let program = Program::new("k8s-agent-dry-run", world.settings.binary("k8s-agent")?)
         .arg("--kubeconfig")
         .arg(&agent.kubeconfig)
-        .args(["--cloud-provider=keepalived", "--secure-port=0", "--keepalived-dry-run"]);
-    let program = agent.env.iter().fold(program, |program, (name, value)| program.env(name, value.clone()));
+        .args([
+            "--cloud-provider=keepalived",
+            "--secure-port=0",
+            "--keepalived-dry-run",
+        ]);
+    let program = agent
+        .env
+        .iter()
+        .fold(program, |program, (name, value)| program.env(name, value.clone()));
     let said = program.output().await?;
     let expected = format!("entry 198.51.100.9: \"{entry}\" -> \"{entry}:DR\"");
     ensure!(said.contains(&expected), "{said}");
-    ensure!(said.contains(&format!("{entry}\n    status: (none) -> 198.51.100.9")), "{said}");
+    ensure!(
+        said.contains(&format!("{entry}\n    status: (none) -> 198.51.100.9")),
+        "{said}"
+    );
     ensure!(!said.contains("198.51.100.1:"), "{said}");
     ensure!(map.version().await? == version, "something was written");
     ensure!(!service.is_protected().await?, "the Service was touched");

@@ -20,8 +20,20 @@ use std::process::ExitCode;
 #[tokio::main]
 async fn main() -> ExitCode {
     e2e::init();
-    let keepalived = [keepalived_choice::all(), keepalived_crash::all(), keepalived_network::all(), keepalived_pools::all()];
-    let scenarios = [control::all(), data::all(), fault::all(), pool::all(), keepalived.concat()].concat();
+    let keepalived = [
+        keepalived_choice::all(),
+        keepalived_crash::all(),
+        keepalived_network::all(),
+        keepalived_pools::all(),
+    ];
+    let scenarios = [
+        control::all(),
+        data::all(),
+        fault::all(),
+        pool::all(),
+        keepalived.concat(),
+    ]
+    .concat();
     match e2e::runner::run(scenarios).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -29,7 +29,8 @@ async fn start(world: &World, peer: Peer) -> Result<Process> {
         proxy: &world.api,
     };
     let process = peer.start(&world.settings, place).await?;
-    let process = process.ok_or_else(|| Skip(format!("{} is not in ../shared/peers", peer.name())))?;
+    let process =
+        process.ok_or_else(|| Skip::missing(format!("{} is not in ../shared/peers", peer.name())))?;
     Ok(world.watched(process))
 }
 
