@@ -138,8 +138,11 @@ impl<'c> Run<'c> {
             self.looker.api.settled().await;
             self.looker.board.settled(&work);
         }
-        // Lists of the last drift period do if nothing is to be done.
-        let mut relaxed = true;
+        // Lists of the last drift period do if nothing is to be done. The end of a balancer is not told from memory.
+        let mut relaxed = matches!(self.request.goal, Goal::Serve(_));
+        if !relaxed {
+            self.not_before = Some(runtime::clock::now());
+        }
         let mut rounds = 0;
         'observe: loop {
             let ages = self.ages(relaxed);

@@ -6,6 +6,7 @@ use cloud_broker::load_balancer::Farewell;
 use cloudstack_simulator::{Dump, Effect, Fault, Handle, NetworkSeed, Seed};
 use proto::v1;
 
+use super::client_support::until;
 use super::load_balancer_support::{
     Broker, Endpoint, calls, cloud, farewell, isolated, picture, service, wish,
 };
@@ -99,6 +100,14 @@ fn kill_at(cloud: &Handle, number: u64, executed: bool) {
     cloud.add_fault(Fault::at("*", number + 1, Effect::CutBefore).times(u64::MAX));
 }
 
+/// Works until it is done or dead; `None` is dead.
+async fn alive<T>(cloud: &Handle, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        done = work => (!struck(cloud)).then_some(done),
+        () = until(|| struck(cloud)) => None,
+    }
+}
+
 fn struck(cloud: &Handle) -> bool {
     cloud
         .faults()
@@ -164,8 +173,7 @@ async fn a_broker_that_dies_while_it_makes_a_balancer_leaks_nothing(
         let known = strangers(&broker, &cloud).await;
         let (mut wish, mut farewell) = (shape.wish(&cloud), farewell());
         kill_at(&cloud, number, executed);
-        let first = broker.ensure(&service(1), &wish, &[]).await;
-        let died = struck(&cloud);
+        let first = alive(&cloud, broker.ensure(&service(1), &wish, &[])).await;
         drop(broker);
         cloud.clear_faults();
         cloud.settled().await;
@@ -196,7 +204,7 @@ async fn a_broker_that_dies_while_it_makes_a_balancer_leaks_nothing(
         let departed = broker.delete(&service(1), farewell).await.unwrap();
         assert_eq!(departed.released, [served.ingress.ip], "died at call {number}");
         assert_eq!(picture(&cloud.dump()), known, "died at call {number}");
-        if !died {
+        if let Some(first) = first {
             first.unwrap();
             assert!(number > 8, "the matrix has {number} points only");
             return;
@@ -221,8 +229,7 @@ async fn a_broker_that_dies_while_it_ends_a_balancer_leaks_nothing(
         let (mut wish, mut farewell) = (shape.wish(&cloud), farewell());
         broker.ensure(&service(1), &wish, &[]).await.unwrap();
         kill_at(&cloud, number, executed);
-        let first = broker.delete(&service(1), farewell.clone()).await;
-        let died = struck(&cloud);
+        let first = alive(&cloud, broker.delete(&service(1), farewell.clone())).await;
         drop(broker);
         cloud.clear_faults();
         cloud.settled().await;
@@ -236,7 +243,7 @@ async fn a_broker_that_dies_while_it_ends_a_balancer_leaks_nothing(
             .await
             .unwrap();
         assert_eq!(calls(&cloud).1, before, "a second end changes nothing");
-        if !died {
+        if let Some(first) = first {
             first.unwrap();
             return;
         }
@@ -254,12 +261,13 @@ async fn a_broker_that_dies_while_the_address_changes_leaks_nothing() {
             wish.requested_address = "127.100.0.77".to_owned();
             let mut published = vec![old.ingress.ip];
             kill_at(&cloud, number, executed);
+            let mut died = false;
             for _ in 0..2 {
-                if let Ok((served, _)) = broker.ensure(&service(1), &wish, &published).await {
-                    published = vec![served.ingress.ip];
+                match alive(&cloud, broker.ensure(&service(1), &wish, &published)).await {
+                    Some(done) => published = vec![done.unwrap().0.ingress.ip],
+                    None => died = true,
                 }
             }
-            let died = struck(&cloud);
             drop(broker);
             cloud.clear_faults();
             cloud.settled().await;

@@ -11,11 +11,16 @@ mod client_wire;
 #[cfg(test)]
 mod load_balancer_crash;
 #[cfg(test)]
+mod load_balancer_laws;
+mod load_balancer_others;
+#[cfg(test)]
 mod load_balancer_shapes;
 #[cfg(test)]
 mod load_balancer_support;
 #[cfg(test)]
 mod server_balancers;
+#[cfg(test)]
+mod server_hygiene;
 #[cfg(test)]
 mod server_life;
 #[cfg(test)]
@@ -26,4 +31,7 @@ mod server_pki;
 mod server_process;
 #[cfg(test)]
 mod server_real;
+#[cfg(test)]
+mod server_reference;
+#[cfg(test)]
 mod server_support;

@@ -46,9 +46,10 @@ pub(super) fn list<'o>(
         let hiding = first_hiding(items, *transport, *number, sources);
         let in_front =
             |item: &&NetworkAclItem| hiding.is_none_or(|deny| item.number.is_some_and(|n| n < deny));
-        // One of ours before one that was left by somebody else.
+        // One of ours before one that nobody claims; what another service has made goes when that one goes.
         let mine = |item: &&NetworkAclItem| identity.of_text(&item.reason) == Claim::Mine;
-        let found = fitting.clone().filter(exact).filter(in_front).max_by_key(mine);
+        let lasting = |item: &&NetworkAclItem| mine(item) || Mark::find(&item.reason).is_none();
+        let found = fitting.clone().filter(exact).filter(in_front).filter(lasting).max_by_key(mine);
         plan.wider.extend(fitting.filter(|item| {
             !mine(item) && Sources::from_server_strict(&item.sources).is_some_and(|set| !sources.covers(&set))
         }));

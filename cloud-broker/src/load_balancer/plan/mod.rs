@@ -258,6 +258,9 @@ fn serve(cx: &Context<'_>, wish: &Wish) -> Plan {
     if let Err(fault) = rules::plan(cx, &here, &mut plan) {
         return Plan::refused(fault);
     }
+    if matches!(plan.end, End::Refused(_)) {
+        return plan;
+    }
     let leaving = depart::others(cx, &site.address, &mut plan);
     plan.end = match wait {
         Some(wait) => End::Wait(wait),

@@ -65,9 +65,9 @@ pub(super) fn plan(cx: &Context<'_>, here: &Here<'_>, plan: &mut Plan) -> Result
     }
     too_long(here, &filter, plan);
     tag(cx, here, plan);
+    // The steps stay to be seen: they are what a person would accept.
     if let Err(fault) = consent(cx, here, plan) {
-        plan.end = super::End::Refused(fault.clone());
-        return Err(fault);
+        plan.end = super::End::Refused(fault);
     }
     Ok(())
 }
@@ -164,7 +164,7 @@ impl<'a> Ports<'a, '_> {
     fn one(&self, port: &WishPort, plan: &mut Plan) {
         let (cx, here) = (self.cx, self.here);
         let keeper = keeper(cx, here, port);
-        let known = keeper.map(|claimed| self.known(claimed)).unwrap_or_default();
+        let known = self.all_known();
         let held = keeper.is_some_and(|claimed| is_held(self.cx, here, claimed));
         let place = (port.protocol.transport(), port.port);
         let firewall = self
@@ -185,17 +185,14 @@ impl<'a> Ports<'a, '_> {
                 self.update(port, claimed, src, held, plan);
                 self.members(claimed.rule, plan);
             }
-            None => self.create(port, plan),
+            None => {
+                // The old rule takes its mark with it; the new one speaks of what is still open.
+                let src = firewall.as_ref().map(|firewall| firewall.src.clone());
+                self.create(port, src.unwrap_or_else(|| BTreeSet::from([here.wish.sources.hash()])), plan);
+            }
         }
         if let Some(firewall) = firewall {
             self.open_and_close(port, firewall, plan);
-        }
-    }
-
-    fn known(&self, claimed: &Claimed<'_>) -> BTreeSet<SourcesHash> {
-        match &claimed.mark {
-            Some(mark) => mark.src.clone(),
-            None => self.all_known(),
         }
     }
 
@@ -303,7 +300,7 @@ impl<'a> Ports<'a, '_> {
         }
     }
 
-    fn create(&self, port: &WishPort, plan: &mut Plan) {
+    fn create(&self, port: &WishPort, src: BTreeSet<SourcesHash>, plan: &mut Plan) {
         let (cx, here) = (self.cx, self.here);
         let blockers: Vec<_> = mine_at(cx, here, port.port).collect();
         let mut prepared = false;
@@ -323,7 +320,7 @@ impl<'a> Ports<'a, '_> {
             (true, _) => format!("no rule serves port {}", port.port),
             (false, _) => format!("protocol or node port of port {} changed", port.port),
         };
-        let rule = self.rule(port.protocol, port.port, port.node_port);
+        let rule = self.rule(port.protocol, (port.port, port.node_port), src);
         plan.push(Phase::Build, self.create_step(rule), reason, Impact::None);
     }
 
@@ -335,7 +332,7 @@ impl<'a> Ports<'a, '_> {
         }
     }
 
-    fn rule(&self, protocol: Protocol, port: u16, node_port: u16) -> CreateRule {
+    fn rule(&self, protocol: Protocol, (port, node_port): (u16, u16), src: BTreeSet<SourcesHash>) -> CreateRule {
         let here = self.here;
         let sources = here
             .wish
@@ -344,7 +341,7 @@ impl<'a> Ports<'a, '_> {
             .unwrap_or_else(|| Sources::everybody().list());
         CreateRule {
             name: self.name(protocol, port),
-            description: self.mark(BTreeSet::from([here.wish.sources.hash()])).to_string(),
+            description: self.mark(src).to_string(),
             address: here.site.address.clone(),
             network: here.network.id.clone(),
             public_port: port,
@@ -386,7 +383,7 @@ impl<'a> Ports<'a, '_> {
         let free = (1..=u16::MAX).rev().find(|port| !used.contains(port));
         let node_port = here.wish.ports.first().map(|port| port.node_port);
         if let (Some(port), Some(node_port)) = (free, node_port) {
-            let rule = self.rule(Protocol::Tcp, port, node_port);
+            let rule = self.rule(Protocol::Tcp, (port, node_port), self.all_known());
             let reason = "it proves whose the address is while its only rule is replaced";
             plan.push(Phase::Build, self.create_step(rule), reason, Impact::None);
         }
