@@ -58,13 +58,20 @@ impl Peer {
         let version = r#"{"listmanagementserversmetricsresponse":{"count":1,"managementserver":
             [{"id":"1","name":"ms","version":"4.22.0.0","state":"Up"}]}}"#;
         place.proxy.can("listManagementServersMetrics", version);
+        let elects = place.more.iter().any(|arg| arg.starts_with("--leader-elect="));
         let program = Program::new(self.archive().trim_end_matches(".xz"), binary)
             .arg(format!("--cloud-provider={}", self.provider()))
             .arg(format!("--cloud-config={}", place.config.display()))
             .arg(format!("--kubeconfig={}", place.kubeconfig.display()))
-            .args(["--bind-address=127.0.0.1", "--leader-elect=false", "--v=4"])
+            .args(["--bind-address=127.0.0.1", "--v=4"])
             .arg(format!("--secure-port={}", free_port()?))
-            .args(["--authentication-skip-lookup=true"]);
+            .args(["--authentication-skip-lookup=true"])
+            .args(if elects {
+                &[][..]
+            } else {
+                &["--leader-elect=false"][..]
+            })
+            .args(place.more);
         program.start(place.dir).await.map(Some)
     }
 }
@@ -80,6 +87,8 @@ pub struct Place<'a> {
     pub kubeconfig: &'a Path,
     /// The proxy its configuration points to.
     pub proxy: &'a Proxy,
+    /// Further arguments.
+    pub more: &'a [&'a str],
 }
 
 /// Starts keepalived-cloud-provider, as root: it knows only the way in that pods have, so it gets a mount namespace in

@@ -63,6 +63,7 @@ impl Subject {
                     config: &config,
                     kubeconfig,
                     proxy: &world.api,
+                    more: &[],
                 };
                 let process = peer.start(&world.settings, place).await?;
                 vec![world.watched(process.context("its binary is gone")?)]

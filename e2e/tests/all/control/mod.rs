@@ -1,13 +1,14 @@
 //! What is ordered from CloudStack: on the simulator and on a real management server.
 
 mod addresses;
+mod leaders;
 mod members;
 pub(crate) mod nodes;
 mod ports;
 mod restarts;
 mod services;
 mod shapes;
-mod take_over;
+pub(crate) mod take_over;
 
 use e2e::runner::Scenario;
 
@@ -22,6 +23,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         members::all(),
         restarts::all(),
         shapes::all(),
+        leaders::all(),
     ]
     .concat()
 }

@@ -19,7 +19,7 @@ e2e::scenarios![Layer::Control;
 ];
 
 /// Starts a Go controller on this world, or skips the scenario.
-async fn start(world: &World, peer: Peer) -> Result<Process> {
+pub(crate) async fn start(world: &World, peer: Peer, more: &[&str]) -> Result<Process> {
     let config = world.config_with("old-cloud-config", "")?;
     let kubeconfig = &world.cluster.plane.kubeconfig;
     let place = Place {
@@ -27,6 +27,7 @@ async fn start(world: &World, peer: Peer) -> Result<Process> {
         config: &config,
         kubeconfig,
         proxy: &world.api,
+        more,
     };
     let process = peer.start(&world.settings, place).await?;
     let process =
@@ -36,7 +37,7 @@ async fn start(world: &World, peer: Peer) -> Result<Process> {
 
 /// What a Go controller left: CloudStack's objects and a Service with its address.
 async fn built(world: &World, peer: Peer, service: &Handle<'_>) -> Result<(String, Inventory)> {
-    let mut process = start(world, peer).await?;
+    let mut process = start(world, peer, &[]).await?;
     world.nodes().await?;
     let served = expect::served(world, service, &MACHINES).await?;
     process.stop(SOON).await.ok(); // how the old one ends is not the question

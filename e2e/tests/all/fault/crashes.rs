@@ -3,10 +3,12 @@
 
 use anyhow::{Context as _, Result};
 use e2e::cloud::MACHINES;
+use e2e::cluster::ANNOTATION;
 use e2e::proxy::Hold;
 use e2e::runner::Layer;
-use e2e::service::Wanted;
+use e2e::service::{Handle, Wanted};
 use e2e::world::{Pairing, SOON, World};
+use serde_json::json;
 
 use crate::control::nodes;
 use crate::expect;
@@ -55,16 +57,22 @@ async fn pair(world: &World) -> Result<Pairing> {
     Ok(pair)
 }
 
+/// Who dies when this call comes.
+struct Death {
+    victim: Victim,
+    trap: tokio::sync::oneshot::Receiver<e2e::proxy::Held>,
+}
+
 /// Kills at the held call, starts again; false when all was done before that call came.
 async fn strike(
     world: &World,
     pair: &mut Pairing,
-    victim: Victim,
-    held: tokio::sync::oneshot::Receiver<e2e::proxy::Held>,
+    Death { victim, trap }: Death,
+    service: &Handle<'_>,
     done: impl Future<Output = Result<()>>,
 ) -> Result<bool> {
     let held = tokio::select! {
-        held = held => held?,
+        held = trap => held?,
         done = done => { done?; world.api.let_pass(); return Ok(false) }
     };
     if matches!(victim, Victim::Broker | Victim::Both) {
@@ -74,6 +82,7 @@ async fn strike(
         pair.agent.kill().await?;
     }
     held.release();
+    forge(service).await?;
     if matches!(victim, Victim::Broker | Victim::Both) {
         pair.broker = world.start_broker(&pair.broker_plan).await?;
     }
@@ -81,6 +90,17 @@ async fn strike(
         pair.agent = world.start_agent(&pair.agent_plan).await?;
     }
     Ok(true)
+}
+
+/// What a namespace user may write while nobody looks: outputs of the controller, pointing elsewhere.
+async fn forge(service: &Handle<'_>) -> Result<()> {
+    let nobody = "00000000-0000-4000-8000-000000000000";
+    let forged = json!({"metadata": {"annotations": {
+        format!("{ANNOTATION}id"): nobody, format!("{ANNOTATION}network-id"): nobody,
+        format!("{ANNOTATION}ip-associated-by-controller"): "false"}}});
+    // A Service that is gone already can't be forged.
+    service.patch(forged).await.ok();
+    Ok(())
 }
 
 async fn after_a_kill_at_any_call_of_a_create_exactly_the_wanted_objects_are_there(
@@ -94,7 +114,7 @@ async fn after_a_kill_at_any_call_of_a_create_exactly_the_wanted_objects_are_the
             .service(Wanted::new(&nodes::fresh_name("web")).ports(80, 2))
             .await?;
         let done = async { expect::served(world, &service, &MACHINES).await.map(drop) };
-        let struck = strike(world, &mut pair, victim, trap, done)
+        let struck = strike(world, &mut pair, Death { victim, trap }, &service, done)
             .await
             .context(round.clone())?;
         let (ip, found) = expect::served(world, &service, &MACHINES)
@@ -126,7 +146,7 @@ async fn after_a_kill_at_any_call_of_a_delete_nothing_is_left(world: &World) -> 
         let trap = world.api.hold(n, hold);
         service.ask_delete().await?;
         let done = service.gone(SOON);
-        let struck = strike(world, &mut pair, victim, trap, done)
+        let struck = strike(world, &mut pair, Death { victim, trap }, &service, done)
             .await
             .context(round.clone())?;
         service.gone(SOON).await.context(round.clone())?;
