@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(args.allow_uid, [7, 8]);
         assert_eq!(args.admin.secure_port, Some(0));
         assert_eq!(args.log.verbosity, 4);
-        assert_eq!(args.drift_period(), Duration::from_secs(60));
+        assert_eq!(args.drift_period(), Duration::from_mins(1));
         assert!(args.tighten_on_adopt && args.reflection);
     }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -47,6 +47,8 @@ pub struct Account {
     rights: Mutex<BTreeMap<Command, bool>>,
     /// Why the last call that got no answer got none.
     last_failure: Mutex<String>,
+    /// When the server refused a call last because there were too many.
+    throttled_at: Mutex<Option<Instant>>,
     pace: Pace,
     environment: Environment,
 }
@@ -83,6 +85,7 @@ impl Account {
             clock_offset: AtomicI64::new(0),
             rights: Mutex::default(),
             last_failure: Mutex::default(),
+            throttled_at: Mutex::default(),
             pace: settings.pace,
             environment,
         }))
@@ -126,6 +129,11 @@ impl Account {
     /// Seconds that the server's clock is ahead of ours (or behind, if negative), as far as a gateway tells it.
     pub fn clock_offset(&self) -> i64 {
         self.clock_offset.load(Ordering::Relaxed)
+    }
+
+    /// When the server refused a call last because the account had made too many, all its tools together.
+    pub fn throttled_at(&self) -> Option<Instant> {
+        *self.throttled_at.lock()
     }
 
     /// Commands that the caller's role was seen to allow or to refuse since the keys were set.
@@ -307,6 +315,7 @@ impl Account {
         pass.used = true;
         if let Some(ApiError::Throttled { after, .. }) = error {
             self.turnstile.throttled(*after);
+            *self.throttled_at.lock() = Some(clock::now());
         }
         let (before, after) = {
             let mut breaker = self.breaker.lock();

@@ -106,13 +106,13 @@ pub(super) const SETTINGS: [Setting; 26] = [
     one(
         "api-rate-limit-qps",
         Place::Both,
-        "10",
+        "50, or what the server grants",
         "calls per second of all clusters that share the keys",
     ),
     one(
         "api-rate-limit-burst",
         Place::Both,
-        "20",
+        "twice the rate",
         "calls at once of all clusters that share the keys",
     ),
     one(

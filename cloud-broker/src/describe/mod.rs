@@ -94,6 +94,11 @@ pub fn describe(served: &Served, call: &CallFacts) -> Description {
         machines,
         failure: failure.as_ref(),
         breaker: served.shared.cloud.breaker(),
+        throttled: served
+            .shared
+            .cloud
+            .throttled_at()
+            .map(|at| runtime::clock::now().saturating_duration_since(at)),
         clock_offset: served.shared.cloud.clock_offset(),
         certificates: &call.certificates,
         used_public_ips: call.used_public_ips,

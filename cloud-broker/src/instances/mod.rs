@@ -5,6 +5,7 @@
 //! | `matching` | which machine a node is |
 //! | `presence` | whether a machine that no list shows is proved gone |
 //! | `describe` | what a node learns of its machine |
+//! | `question` | nothing; what is asked and answered |
 //! | `lists` | when a machine list is read, and who shares it |
 //!
 //! Leaves to others: what is done with a node (the agent decides), and which tenant asks. Facts: names are unique per network only, destroyed
@@ -14,22 +15,24 @@ pub mod describe;
 pub mod lists;
 pub mod matching;
 mod presence;
+mod question;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use moka::future::Cache;
 use parking_lot::Mutex;
 use runtime::host::Host;
 
 use crate::cloudstack::types::{Machine, MachineId};
-use crate::cloudstack::{Api, ApiError};
-use crate::tenant::{ClusterName, Scope};
+use crate::cloudstack::{ApiError, Command};
+use crate::tenant::ClusterName;
 use lists::Unread;
 pub use lists::{MachineList, MachineLists};
 use matching::Match;
 use presence::{Absence, Missing, absence};
+pub use question::{Answer, NodeKey, Presence, Proof, View, Why};
 
 /// How many nodes are remembered; far more than an account has.
 const REMEMBERED: u64 = 100_000;
@@ -39,98 +42,6 @@ const MOST_NODES: usize = 20_000;
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
 /// Look-ups by id that one question may cost. Where more machines are missing at once the next question goes on.
 const LOOKUPS: usize = 10;
-
-/// What a caller knows of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeKey {
-    /// UID of the Node.
-    pub node_uid: String,
-    /// Out of its provider id.
-    pub machine_id: Option<MachineId>,
-    /// What the guest says.
-    pub system_uuid: Option<String>,
-    /// Name of the Node.
-    pub node_name: String,
-    /// How long it has not been Ready; absent while it is.
-    pub not_ready_for: Option<Duration>,
-}
-
-/// The answer for one node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
-    /// Whether there is a machine.
-    pub presence: Presence,
-    /// The list it was read from; empty if there is none.
-    pub list_id: String,
-    /// When that list began to be read.
-    pub observed_at: Option<SystemTime>,
-}
-
-/// Whether there is a machine behind a node.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Presence {
-    /// This one.
-    Found {
-        /// The machine.
-        machine: Box<Machine>,
-        /// The node's system UUID names another one.
-        is_mismatch: bool,
-    },
-    /// None any more.
-    Gone(Proof),
-    /// Nothing can be said.
-    Unknown(Why, String),
-}
-
-impl Presence {
-    /// The word for metrics.
-    pub const fn word(&self) -> &'static str {
-        match self {
-            Self::Found { .. } => "found",
-            Self::Gone(_) => "gone",
-            Self::Unknown(..) => "unknown",
-        }
-    }
-}
-
-/// Why a machine is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proof {
-    /// Two complete lists without it, the older one first.
-    pub lists: (String, String),
-    /// When it was looked up by id and not found.
-    pub looked_up_at: SystemTime,
-    /// Another machine that was found right after.
-    pub witness: MachineId,
-}
-
-/// Why nothing can be said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The cloud does not answer.
-    Unreachable,
-    /// Not in the list, and not proved gone.
-    NotFoundYet,
-    /// Two machines match.
-    Ambiguous,
-    /// The machine is not the tenant's.
-    OutOfScope,
-    /// No machine of the tenant is visible.
-    NothingVisible,
-}
-
-/// Through whose eyes machines are seen.
-#[derive(Clone, Copy)]
-pub struct View<'v> {
-    /// The account, in the tenant's project.
-    pub api: &'v Api,
-    /// The tenant.
-    pub cluster: &'v ClusterName,
-    /// Its fence.
-    pub scope: &'v Scope,
-    /// How old a list may be.
-    pub ttl: Duration,
-}
 
 /// What is remembered of a node, for as long as the process lives.
 #[derive(Clone, Debug, Default)]
@@ -143,8 +54,12 @@ struct Memory {
     proof: Option<(Instant, Proof)>,
 }
 
+/// How long a question waits for a list. A read that takes longer goes on, and the next question finds it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Answers questions about the machines of an account.
 pub struct Instances {
+    patience: Duration,
     lists: Arc<MachineLists>,
     memory: Cache<(ClusterName, String), Memory>,
     /// Machines that nodes of a cluster were found to be: only these can be witnesses for it.
@@ -159,10 +74,17 @@ impl Instances {
             .time_to_idle(FORGOTTEN_AFTER)
             .build();
         Self {
+            patience: PATIENCE,
             lists: Arc::new(MachineLists::new(host)),
             memory,
             nodes: Mutex::default(),
         }
+    }
+
+    /// The same with another patience.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// The machine lists, for others who need machines.
@@ -173,12 +95,15 @@ impl Instances {
     /// One answer for every key, in their order.
     pub async fn look_up(&self, view: View<'_>, keys: &[NodeKey]) -> Vec<Answer> {
         let arrived = runtime::clock::now();
-        let mut list = self.lists.within(view.api, view.ttl).await;
+        let mut list = self
+            .in_time(view, arrived.checked_sub(view.ttl).unwrap_or(arrived))
+            .await;
         if let Ok(cached) = &list
             && cached.began < arrived
             && self.may_refresh(view, cached, keys).await
         {
-            list = self.lists.since(view.api, arrived).await;
+            // Without a newer list in time the one that is young enough has to do.
+            list = self.in_time(view, arrived).await.or(list);
         }
         match list {
             Ok(list) => self.answers(view, &list, keys, arrived).await,
@@ -187,6 +112,22 @@ impl Instances {
                 .map(|key| stale(view, last.as_deref(), &error, key))
                 .collect(),
         }
+    }
+
+    /// A list that began to be read at `oldest` or later, if it comes in time.
+    async fn in_time(&self, view: View<'_>, oldest: Instant) -> Result<Arc<MachineList>, Unread> {
+        if let Ok(list) = tokio::time::timeout(self.patience, self.lists.since(view.api, oldest)).await {
+            return list;
+        }
+        let error = ApiError::Unreachable {
+            command: Command::ListVirtualMachines,
+            reason: "it takes longer than usual; the read goes on".to_owned(),
+            maybe_executed: false,
+        };
+        Err(Unread {
+            error,
+            last: self.lists.newest(view.api),
+        })
     }
 
     /// Whether one of the nodes that the list does not show has its one refresh still to come. It is used up here.

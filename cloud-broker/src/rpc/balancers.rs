@@ -4,7 +4,7 @@
 //! begun. What a step is, is decided in `load_balancer`.
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proto::{Advice, Fault, FaultKind, v1};
 use tokio_util::sync::CancellationToken;
@@ -15,6 +15,7 @@ use super::fence::{Fence, Permit, Stop};
 use super::service::{Broker, deadline};
 use super::slots::{Intent, Turn};
 use super::wire::balancers as wire;
+use crate::cloudstack::types::Version;
 use crate::load_balancer::{self, Answer, Outcome, Tenancy};
 
 impl load_balancer::Permit for Permit {
@@ -67,7 +68,7 @@ impl Broker {
         };
         let Begun { permit, caller, turn } = begun;
         let work = async move {
-            let version = call.served.version().await;
+            let version = version(&call, deadline).await;
             let balancers = &call.served.shared.balancers;
             let answer = balancers
                 .ensure(&tenancy(&call, version), &demand, &permit, deadline)
@@ -102,7 +103,7 @@ impl Broker {
         };
         let Begun { permit, caller, turn } = begun;
         let work = async move {
-            let version = call.served.version().await;
+            let version = version(&call, deadline).await;
             let balancers = &call.served.shared.balancers;
             let answer = balancers
                 .delete(&tenancy(&call, version), &demand, &permit, deadline)
@@ -119,7 +120,7 @@ impl Broker {
         request: v1::PlanLoadBalancerRequest,
     ) -> Result<v1::PlanLoadBalancerResponse, Fault> {
         use v1::plan_load_balancer_request::Request;
-        let version = call.served.version().await;
+        let version = version(call, deadline(None)).await;
         let (tenancy, balancers) = (tenancy(call, version), &call.served.shared.balancers);
         match request.request {
             Some(Request::Ensure(request)) => {
@@ -149,7 +150,7 @@ impl Broker {
         call: &Call,
         request: &v1::ListLoadBalancersRequest,
     ) -> Result<v1::ListLoadBalancersResponse, Fault> {
-        let version = call.served.version().await;
+        let version = version(call, deadline(None)).await;
         let list = call
             .served
             .shared
@@ -165,7 +166,7 @@ impl Broker {
         call: &Call,
         fence: &Fence,
         (intent, service): (Intent, &str),
-        deadline: std::time::Instant,
+        deadline: Instant,
     ) -> Result<Option<Begun>, Fault> {
         let cluster = &call.served.tenant.cluster;
         let newer = self.fences.enter(cluster, fence)?;
@@ -204,7 +205,15 @@ impl Broker {
     }
 }
 
-fn tenancy(call: &Call, version: Option<crate::cloudstack::types::Version>) -> Tenancy<'_> {
+/// The server's version, if it can be had in time.
+async fn version(call: &Call, deadline: Instant) -> Option<Version> {
+    tokio::time::timeout_at(deadline.into(), call.served.version())
+        .await
+        .ok()
+        .flatten()
+}
+
+fn tenancy(call: &Call, version: Option<Version>) -> Tenancy<'_> {
     let tenant = &call.served.tenant;
     Tenancy {
         api: &call.served.api,

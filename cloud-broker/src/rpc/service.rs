@@ -32,6 +32,8 @@ use crate::metrics::{Metrics, RpcLabels};
 const MAX_MESSAGE: usize = 2 << 20;
 /// How often agents should ask for a description.
 const REFRESH: Duration = Duration::from_mins(1);
+/// The same while the cloud has not been looked at yet.
+const REFRESH_AT_FIRST: Duration = Duration::from_secs(2);
 
 /// What the service is told by the command line.
 #[derive(Clone, Debug)]
@@ -125,11 +127,14 @@ impl Broker {
             used_public_ips,
         };
         let description = describe(&call.served, &facts);
+        // Until the networks are known nobody can choose where a Service is served.
+        let is_surveyed = description.known.networks.is_some() && !description.networks.is_empty();
+        let refresh_interval = if is_surveyed { REFRESH } else { REFRESH_AT_FIRST };
         let moment = Moment {
             now: runtime::clock::now(),
             wall: runtime::clock::wall(),
             drift_period: self.settings.drift_period,
-            refresh_interval: REFRESH,
+            refresh_interval,
         };
         wire::describe_response(call, description, used_public_ips, &moment)
     }

@@ -14,6 +14,8 @@ mod load_balancer_crash;
 mod load_balancer_laws;
 mod load_balancer_others;
 #[cfg(test)]
+mod load_balancer_real;
+mod load_balancer_plans;
 mod load_balancer_shapes;
 #[cfg(test)]
 mod load_balancer_support;

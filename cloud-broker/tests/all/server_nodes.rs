@@ -1,5 +1,9 @@
 //! Looking nodes up, through the socket, with the simulator as the cloud.
 
+use std::time::Duration;
+
+use cloud_broker::instances::{Instances, NodeKey, Presence as Known, View, Why as Reason};
+use cloud_broker::tenant::{ClusterName, Scope};
 use cloudstack_simulator::{Effect, Fault as Script, MachineSeed, NetworkSeed, Seed};
 use proto::FaultKind;
 use proto::v1::instance_result::Presence;
@@ -7,6 +11,7 @@ use proto::v1::unknown_reason::Why;
 use proto::v1::{Instance, InstanceKey, instance, node_address};
 
 use super::client_support::until;
+use super::load_balancer_support::{Broker as LoadBalancerBroker, Endpoint};
 use super::server_support::{Running, config, named, not_ready, not_ready_for, seed, simulator, with_id};
 
 fn found(presence: Presence) -> Instance {
@@ -159,7 +164,7 @@ async fn a_destroyed_machine_is_gone_only_after_two_lists_and_a_look_up() {
         let ready = ask(with_id("node-1", &id)).await.presence.unwrap();
         assert_eq!(why(ready).0, Why::NotFoundYet, "a Ready node is never gone");
     }
-    let soon = std::time::Duration::ZERO;
+    let soon = Duration::ZERO;
     let first = ask(not_ready_for(with_id("node-1", &id), soon)).await;
     assert_eq!(
         why(first.presence.unwrap()).0,
@@ -360,4 +365,51 @@ async fn a_request_that_is_too_long_is_refused_with_its_field() {
         Some("caller.cluster_uid")
     );
     broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_takes_long_is_not_waited_for_but_found_by_the_next_question() {
+    let cloud = simulator(seed()).await;
+    let endpoint = Endpoint::of(&cloud, "demo");
+    let broker = LoadBalancerBroker::at(&endpoint);
+    let host = runtime::host::Host::new();
+    let instances = Instances::new(host.clone()).with_patience(Duration::from_millis(50));
+    let (cluster, scope) = (ClusterName::of_the_socket(), Scope::default());
+    let view = View {
+        api: &broker.api,
+        cluster: &cluster,
+        scope: &scope,
+        ttl: Duration::from_hours(1),
+    };
+    let key = NodeKey {
+        node_uid: "u".into(),
+        machine_id: None,
+        system_uuid: None,
+        node_name: "node-1".into(),
+        not_ready_for: None,
+    };
+    cloud.add_fault(Script::at(
+        "listVirtualMachines",
+        1,
+        Effect::slow(Duration::from_millis(500)),
+    ));
+    let first = instances
+        .look_up(view, std::slice::from_ref(&key))
+        .await
+        .remove(0);
+    let Known::Unknown(reason, text) = first.presence else {
+        panic!("{first:?}")
+    };
+    assert!(
+        reason == Reason::Unreachable && text.contains("the read goes on"),
+        "{text}"
+    );
+    until(|| instances.lists().newest(&broker.api).is_some()).await;
+    let second = instances
+        .look_up(view, std::slice::from_ref(&key))
+        .await
+        .remove(0);
+    assert!(matches!(second.presence, Known::Found { .. }), "{second:?}");
+    assert_eq!(cloud.calls().of_command("listVirtualMachines"), 1);
+    host.finish(Duration::from_secs(5)).await;
 }

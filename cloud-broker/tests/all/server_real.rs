@@ -97,7 +97,7 @@ async fn a_real_cloud_is_described_and_its_machines_are_found() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), proved)
+    tokio::time::timeout(Duration::from_mins(1), proved)
         .await
         .expect("an id that no machine has is proved gone");
     let errors = agent.findings(Severity::Error).await;

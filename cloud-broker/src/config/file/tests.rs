@@ -94,7 +94,7 @@ fn a_section_overrides_what_is_global() {
     assert_eq!(policy.address_sharing, AddressSharing::None);
     assert!(!policy.take_over);
     assert_eq!(policy.share.get(), 4);
-    assert_eq!(prod.machines_ttl, Duration::from_secs(60));
+    assert_eq!(prod.machines_ttl, Duration::from_mins(1));
     let test = &config.clusters[&ClusterName::new("test")];
     assert_eq!(test.access.api_key.expose_secret(), "B");
     assert_eq!(test.identities, ["x", "y"]);

@@ -175,7 +175,8 @@ proptest! {
     ) {
         prop_assume!(pairs.iter().all(|(_, value)| !value.ends_with('\\')));
         let quote = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
-        let lines: String = pairs.iter().map(|(key, value)| format!("{key} = {}\n", quote(value))).collect();
+        let lines: Vec<String> = pairs.iter().map(|(key, value)| format!("{key} = {}\n", quote(value))).collect();
+        let lines = lines.concat();
         let sections = read(&format!("[Cluster {}]\n{lines}", quote(&cluster))).unwrap();
         prop_assert_eq!(sections[0].subsection.as_deref(), Some(cluster.as_str()));
         let back: Vec<_> = sections[0].entries.iter()

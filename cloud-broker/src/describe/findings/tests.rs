@@ -97,6 +97,7 @@ fn findings(
         machines: Some(&machines),
         failure: None,
         breaker: BreakerState::Closed,
+        throttled: None,
         clock_offset: 0,
         certificates: &[],
         used_public_ips: None,
@@ -247,7 +248,7 @@ fn a_certificate_is_told_before_it_ends(#[case] left: i64, #[case] told: Option<
         not_after: 1_000_000_000 + left,
     }]));
     let found = findings(&tenant(), &Known::default(), |facts| {
-        facts.certificates = certificates
+        facts.certificates = certificates;
     });
     assert_eq!(found, Vec::from_iter(told));
 }
@@ -260,7 +261,7 @@ fn a_limit_is_told_before_it_is_reached(#[case] used: u32, #[case] told: Option<
     let mut tenant = tenant();
     tenant.policy.max_public_ips = Some(5);
     let found = findings(&tenant, &Known::default(), |facts| {
-        facts.used_public_ips = Some(used)
+        facts.used_public_ips = Some(used);
     });
     assert_eq!(found, Vec::from_iter(told));
 }
@@ -286,4 +287,27 @@ fn doubts_about_the_way_to_the_api_are_told() {
     let none: &'static ClusterUids = Box::leak(Box::new(none));
     let told = findings(&tenant(), &Known::default(), |facts| facts.uids = Some(none));
     assert_eq!(told, [(Severity::Warning, "CLUSTER_UID_MISSING")]);
+}
+
+#[test]
+fn a_hit_of_the_rate_limit_is_told_for_a_while() {
+    let told = |ago| {
+        findings(&tenant(), &Known::default(), |facts| {
+            facts.throttled = Some(Duration::from_secs(ago));
+        })
+    };
+    assert_eq!(told(5), [(Severity::Warning, "RATE_LIMIT_HIT")]);
+    assert_eq!(told(3600), []);
+}
+
+#[test]
+fn every_reason_is_in_the_documentation() {
+    let source = concat!(include_str!("../findings.rs"), include_str!("connection.rs"));
+    let is_reason = |text: &&str| text.len() > 4 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    let mut used: Vec<&str> = source.split('"').filter(is_reason).collect();
+    used.sort_unstable();
+    used.dedup();
+    let mut told: Vec<&str> = REASONS.iter().map(|(reason, _)| *reason).collect();
+    told.sort_unstable();
+    assert_eq!(used, told);
 }
