@@ -1,4 +1,4 @@
-//! The lease: got, kept, lost, given up, with the verbs that the ClusterRole grants.
+//! The lease: got, kept, lost, given up, with the verbs that the `ClusterRole` grants.
 
 use std::time::Duration;
 
@@ -188,7 +188,7 @@ async fn a_lease_that_another_one_holds_is_lost() {
     let runner = start(&api, "me");
     runner.leads().await;
     api.change("leases", NAME, |lease| {
-        lease["spec"]["holderIdentity"] = json!("thief")
+        lease["spec"]["holderIdentity"] = json!("thief");
     });
     assert_eq!(runner.ended().await, Ended::Lost("thief holds it now".to_owned()));
     assert_eq!(

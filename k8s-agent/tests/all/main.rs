@@ -7,6 +7,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod broker_calls;
 mod election_lease;
 mod fake_apiserver;
 mod fake_broker;

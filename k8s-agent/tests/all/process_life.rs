@@ -133,7 +133,7 @@ async fn a_standby_touches_nothing_and_takes_over_when_the_lease_is_free() {
     );
     assert!(api.writes("").is_empty() && broker.heard().lookups.is_empty());
     api.change("leases", LEASE, |lease| {
-        lease["spec"]["holderIdentity"] = json!("")
+        lease["spec"]["holderIdentity"] = json!("");
     });
     initialised(&api, "node-1").await;
     assert_eq!(
@@ -150,7 +150,7 @@ async fn losing_the_lease_ends_the_process_with_a_failure() {
     let process = start(&api, &flags.each_ref().map(String::as_str));
     initialised(&api, "node-1").await;
     api.change("leases", LEASE, |lease| {
-        lease["spec"]["holderIdentity"] = json!("thief")
+        lease["spec"]["holderIdentity"] = json!("thief");
     });
     let failure = process.ended().await.expect("a failure");
     assert!(
