@@ -159,7 +159,10 @@ fn admit_caller(
         )));
     }
     if caller.kind != RoleKind::Root {
-        server.throttle.lock().admit(world, account.id, now)?;
+        server
+            .throttle
+            .lock()
+            .admit(world, account.id, (now, server.options.window_scale()))?;
     }
     if !auth::is_signed(pairs, &secret, Demands { timestamps: strict }, now) {
         return Err(ApiError::unauthorized());

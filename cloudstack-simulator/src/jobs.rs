@@ -12,6 +12,7 @@ use crate::catalog::{LockOf, Spec, Start};
 use crate::clock::Stamp;
 use crate::dispatch::{Call, Caller};
 use crate::error::{ApiError, JobError};
+use crate::gate::Hold;
 use crate::lock::{Held, LockKey};
 use crate::router::Command;
 use crate::server::Server;
@@ -65,6 +66,7 @@ impl Started {
 pub(crate) struct JobRun {
     server: Arc<Server>,
     id: Uuid,
+    command: &'static str,
     pub(crate) caller: Caller,
     slowed: AtomicBool,
 }
@@ -90,6 +92,9 @@ impl JobRun {
     /// Sends a command to a router and waits for its answer. False: it refused, or is out of order.
     pub(crate) async fn send(&self, router: Uuid, command: Command) -> bool {
         let first = !self.slowed.swap(true, Ordering::Relaxed);
+        if first {
+            self.server.gate.pass(&Hold::at_router(self.command)).await;
+        }
         self.server.send(router, command, (self.id, first)).await
     }
 
@@ -154,6 +159,7 @@ pub(crate) async fn start(
     let run = Arc::new(JobRun {
         server: Arc::clone(server),
         id,
+        command: spec.name,
         caller: call.caller,
         slowed: AtomicBool::new(false),
     });
@@ -163,6 +169,7 @@ pub(crate) async fn start(
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
+        run.server.gate.pass(&Hold::at_start(run.command)).await;
         let result = work(Arc::clone(&run)).await;
         finish(&run, fail.map_or(result, Err));
     });

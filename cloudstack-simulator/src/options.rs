@@ -50,6 +50,8 @@ pub struct Options {
     pub lock_pause: Duration,
     /// Factor on both lock times; 0.01 makes tests fast.
     pub lock_scale: f64,
+    /// Factor on the window of the call limit, for tests that must not run out of it.
+    pub window_scale: f64,
     /// Whether real bytes flow.
     pub data_path: DataPath,
     /// Keep what was sent to routers, for [`crate::Handle::router_log`].
@@ -65,6 +67,7 @@ impl Default for Options {
             lock_hold: Duration::from_millis(5),
             lock_pause: Duration::from_secs(5),
             lock_scale: 1.0,
+            window_scale: 1.0,
             data_path: DataPath::Off,
             router_log: false,
         }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::calls::Counters;
 use crate::faults::Faults;
+use crate::gate::Gate;
 use crate::keys::Keys;
 use crate::lock::Locks;
 use crate::options::{Delays, Options};
@@ -51,6 +52,10 @@ impl Live {
             .max(Duration::from_millis(1))
     }
 
+    pub(crate) fn window_scale(&self) -> f64 {
+        self.0.read().window_scale.clamp(0.0, 10_000.0)
+    }
+
     pub(crate) fn router_log(&self) -> bool {
         self.0.read().router_log
     }
@@ -72,6 +77,7 @@ pub(crate) struct Server {
     pub(crate) behaviour: Mutex<Vec<Behaviour>>,
     pub(crate) sent: Mutex<Vec<Sent>>,
     pub(crate) data_plane: Option<DataPlane>,
+    pub(crate) gate: Gate,
     /// A job ended.
     pub(crate) settled: Notify,
     pub(crate) stop: CancellationToken,
@@ -109,6 +115,7 @@ impl Server {
             behaviour: Mutex::default(),
             sent: Mutex::default(),
             data_plane,
+            gate: Gate::default(),
             settled: Notify::new(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -12,6 +12,7 @@ use crate::calls::{Calls, Counters};
 use crate::commands::expunge_now;
 use crate::dump::Dump;
 use crate::faults::{Fault, FaultState};
+use crate::gate::Hold;
 use crate::http;
 use crate::keys::{KeyPair, Keys};
 use crate::options::Options;
@@ -244,6 +245,18 @@ impl Handle {
             }
             ended.await;
         }
+    }
+
+    /// Lets jobs of some commands stand still until [`Handle::release_jobs`]; replaces what was said before.
+    pub fn hold_jobs(&self, holds: &[Hold]) {
+        self.server.gate.hold(holds.to_vec());
+    }
+
+    /// Lets all jobs that stand still go on, and waits until no job runs. Later ones stand still again.
+    pub async fn release_jobs(&self) {
+        self.server.gate.set_open(true);
+        self.settled().await;
+        self.server.gate.set_open(false);
     }
 
     /// Adds a running machine to a network; without an address it gets the next free one.

@@ -49,12 +49,17 @@ impl Limit {
 
 impl Throttle {
     /// Counts a call, or refuses it. Refused calls do not prolong the window.
-    pub(crate) fn admit(&mut self, world: &World, account: Uuid, now: Stamp) -> Result<(), ApiError> {
+    pub(crate) fn admit(
+        &mut self,
+        world: &World,
+        account: Uuid,
+        (now, scale): (Stamp, f64),
+    ) -> Result<(), ApiError> {
         let Some(limit) = Limit::of(world) else {
             return Ok(());
         };
         let fresh = Window {
-            ends: now.plus(Duration::from_secs(limit.seconds)),
+            ends: now.plus(Duration::from_secs(limit.seconds).mul_f64(scale)),
             calls: 0,
         };
         let window = self.windows.entry(account).or_insert(fresh);

@@ -102,7 +102,9 @@ impl DataPlane {
         (generation, replaced): (u64, Option<u32>),
     ) -> std::io::Result<Child> {
         let file = self.directory.join(format!("{router}.cfg"));
-        let socket = self.directory.join(format!("{}-{generation}.sock", short(router)));
+        let socket = self
+            .directory
+            .join(format!("{}-{generation}.sock", short(router)));
         std::fs::write(&file, format!("{}{body}", head(&socket)))?;
         let mut process = Process::new(&self.program);
         process

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
-use cloudstack_simulator::{Delays, Handle, KeyPair, Keys, Options, Seed, Simulator};
+use cloudstack_simulator::{Handle, Hold, KeyPair, Keys, Options, Seed, Simulator};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 
 use super::compare::{Ids, elements, masked};
 use crate::client::{Answer, Manner, request};
@@ -44,11 +46,20 @@ pub struct Outcome {
     pub steps: Vec<(u32, Vec<String>)>,
 }
 
+impl Outcome {
+    /// A scenario that did not come to its end.
+    pub fn hung() -> Self {
+        Self {
+            steps: vec![(0, vec!["the scenario did not end".into()])],
+        }
+    }
+}
+
 /// Steps of `throttling` before which the recording waited for the window to end.
 const AFTER_WINDOW: &[u32] = &[21, 26, 35, 36];
 
 /// The real server's waits are cut to this part.
-const PACE: f64 = 0.25;
+const PACE: f64 = 0.01;
 
 struct Player {
     simulator: Handle,
@@ -59,28 +70,23 @@ struct Player {
     outcome: Outcome,
 }
 
-/// Delays of jobs in milliseconds.
-pub fn delays(router: u64, commands: &[(&str, u64)]) -> Delays {
-    let millis = Duration::from_millis;
-    let by_command = commands
+/// Jobs that stand still: before their work, before the router.
+pub fn holds(start: &[&str], router: &[&str]) -> Vec<Hold> {
+    start
         .iter()
-        .map(|(name, time)| ((*name).to_owned(), millis(*time)))
-        .collect();
-    Delays {
-        router: millis(router),
-        by_command,
-        ..Delays::default()
-    }
+        .map(|name| Hold::at_start(name))
+        .chain(router.iter().map(|name| Hold::at_router(name)))
+        .collect()
 }
 
 /// Plays a scenario against a simulator of its own.
-pub async fn play(name: &str, file: &Path, delays: Delays) -> Outcome {
+pub async fn play(name: &str, file: &Path, holds: Vec<Hold>) -> Outcome {
     let seed_text = std::fs::read_to_string(file.with_file_name("seed.json")).unwrap();
     let seed = Seed::parse(&seed_text).unwrap();
     let keys = Keys::generate(&seed);
     let options = Options {
-        delays,
-        lock_scale: 0.05,
+        window_scale: 100.0,
+        lock_scale: 0.02,
         ..Options::default()
     };
     let values: HashMap<String, String> = seed.ids.clone().into_iter().collect();
@@ -90,6 +96,7 @@ pub async fn play(name: &str, file: &Path, delays: Delays) -> Outcome {
         .map(|(name, id)| (name.clone(), id.clone().into()))
         .collect();
     let simulator = Simulator::start(seed, keys, options).await.unwrap();
+    simulator.hold_jobs(&holds);
     for (setting, value) in settings(name) {
         simulator.set(setting, value);
     }
@@ -211,13 +218,20 @@ impl Player {
             path: line.path.as_deref().unwrap_or("/client/api"),
             extra: line.extra.as_deref().unwrap_or(""),
         };
-        request(
+        let mut answer = pin!(request(
             self.simulator.address(),
             &ready.keys,
             ready.pairs.clone(),
-            &manner,
-        )
-        .await
+            &manner
+        ));
+        // A call that waits for the lock of a job that stands still would wait for ever.
+        match timeout(Duration::from_secs(1), answer.as_mut()).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.simulator.release_jobs().await;
+                answer.await
+            }
+        }
     }
 
     /// One line by itself.
@@ -241,7 +255,7 @@ impl Player {
             };
             let pending = answer.inner()["jobstatus"] == 0;
             if line.poll.as_deref() == Some("final") && pending {
-                self.simulator.settled().await;
+                self.simulator.release_jobs().await;
                 continue;
             }
             if line.poll.as_deref() == Some("pending") {
@@ -251,7 +265,7 @@ impl Player {
             let differences = differences(line, &answer, &mut ids, self.ordered);
             // The recording paused here and there until a job ended.
             if reads && !differences.is_empty() && !idle {
-                self.simulator.settled().await;
+                self.simulator.release_jobs().await;
                 continue;
             }
             self.ids = ids;
