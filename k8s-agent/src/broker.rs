@@ -16,7 +16,7 @@ use proto::v1::{self, Caller};
 use proto::{Fault, FaultKind};
 use runtime::clock;
 use runtime::link::Link;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
@@ -36,6 +36,8 @@ const READING: Duration = Duration::from_secs(45);
 const ALLOWANCE: Duration = Duration::from_secs(10);
 /// The longest wait to ask for, where the broker did not say.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(25);
+/// Reason of a call that nobody answered in time.
+const NO_ANSWER: &str = "NO_ANSWER";
 /// Answers may be this large.
 const LARGEST_ANSWER: usize = 16 << 20;
 
@@ -52,6 +54,8 @@ struct Shared {
     process_id: String,
     cluster_uid: ArcSwap<String>,
     described: watch::Sender<Option<Arc<v1::DescribeResponse>>>,
+    /// A call found nobody there, so that it is worth finding out when somebody is.
+    silence: Notify,
 }
 
 impl Broker {
@@ -64,6 +68,7 @@ impl Broker {
             process_id,
             cluster_uid: ArcSwap::default(),
             described: watch::Sender::new(None),
+            silence: Notify::new(),
         };
         Self {
             shared: Arc::new(shared),
@@ -257,16 +262,24 @@ impl Broker {
             Ok(Err(status)) => Err(fault(name, status)),
             Err(_) => Err(Fault::new(
                 FaultKind::Unreachable,
-                "NO_ANSWER",
+                NO_ANSWER,
                 format!("the broker did not answer {name} in time"),
             )),
         };
         let took = clock::now().saturating_duration_since(began);
+        if answer.as_ref().is_err_and(is_silence) {
+            self.shared.silence.notify_one();
+        }
         let outcome = answer.as_ref().map_or_else(|fault| fault.kind.word(), |_| "ok");
         self.shared.metrics.broker_call(name, outcome, took);
         tracing::debug!(call = name, request = %id, ms = took.as_millis(), outcome, "called the broker");
         answer
     }
+}
+
+/// Whether a fault says that no broker answers, which is not the same as a broker that can't reach its cloud.
+pub fn is_silence(fault: &Fault) -> bool {
+    fault.kind == FaultKind::Unreachable && (fault.reason == "GRPC_STATUS" || fault.reason == NO_ANSWER)
 }
 
 fn waiting(wait: Option<prost_types::Duration>) -> Duration {

@@ -67,7 +67,15 @@ impl Broker {
                     wait
                 }
             };
-            if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+            let answered = fault.is_none();
+            let next = async {
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    // Another call found nobody there: from now on it is asked until somebody is.
+                    () = self.shared.silence.notified(), if answered => {}
+                }
+            };
+            if stop.run_until_cancelled(next).await.is_none() {
                 return;
             }
         }

@@ -59,10 +59,10 @@ impl Offer {
     /// list is left to the cloud, which says what is wrong with it.
     pub fn of(networks: &[NetworkInfo], asked: &str) -> Self {
         let named = |network: &&NetworkInfo| network.id == asked || network.name.eq_ignore_ascii_case(asked);
+        if networks.is_empty() {
+            return Self::Unknown;
+        }
         let offers = if asked.is_empty() {
-            if networks.is_empty() {
-                return Self::Unknown;
-            }
             networks.iter().any(|network| network.offers_load_balancer)
         } else {
             networks

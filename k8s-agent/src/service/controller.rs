@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Service;
 use parking_lot::Mutex;
+use proto::v1::DescribeResponse;
 use runtime::clock;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::backend::{Backend, Backends, Wake};
 use super::fingerprint::members_print;
@@ -18,7 +19,7 @@ use super::intent::{Rules, has_finalizer};
 use super::ledger::Key;
 use super::members::Machine;
 use super::orphans;
-use super::sync::{Interrupts, Looked, MachineOf, Memory, Syncer};
+use super::sync::{Interrupts, Looked, MachineOf, Memory, Silent, Syncer};
 use crate::context::Context;
 use crate::events::Component;
 use crate::node::machines::{Machines, Member};
@@ -27,6 +28,9 @@ use crate::watch::Change;
 
 /// Nodes that change within this time wake the Services once.
 const GATHER: Duration = Duration::from_millis(100);
+
+/// Two ages of the same list differ by no more than this: calls take their time, and ages are rounded.
+const SAME_LIST: Duration = Duration::from_secs(2);
 
 /// How patient the controller is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,10 +204,29 @@ impl<C: Backend, K: Backend> Controller<C, K> {
         }
     }
 
-    /// Whoever waits for an answer is looked at as soon as the broker answers again, not when its back-off is over.
-    async fn watch_broker<T>(&self, mut descriptions: tokio::sync::watch::Receiver<T>) {
+    /// Whoever waits for an answer is looked at as soon as the broker answers again, not when its back-off is over; the same for the
+    /// cloud behind it, of which a newer machine list is the sign.
+    async fn watch_broker(&self, mut descriptions: watch::Receiver<Option<Arc<DescribeResponse>>>) {
+        let mut read_before = None;
         while descriptions.changed().await.is_ok() {
-            for key in self.syncer.memory.take_unanswered() {
+            let age = descriptions
+                .borrow_and_update()
+                .as_ref()
+                .and_then(|description| description.data_age);
+            let age = age.and_then(|age| Duration::try_from(age).ok());
+            let read = age.and_then(|age| clock::now().checked_sub(age));
+            let is_newer = match (read_before, read) {
+                (Some(before), Some(read)) => read > before + SAME_LIST,
+                (None, Some(_)) => true,
+                (_, None) => false,
+            };
+            let answers: &[Silent] = if is_newer {
+                read_before = read;
+                &[Silent::Broker, Silent::Cloud]
+            } else {
+                &[Silent::Broker]
+            };
+            for key in self.syncer.memory.take_unanswered(answers) {
                 self.syncer.memory.mark_urgent(&key);
                 self.queue.add(key);
             }

@@ -28,7 +28,7 @@ use super::intent::{self, Circumstances, Ending, Intent, Rules};
 use super::ledger::{Key, Record};
 use super::members::{self, Machine, Members};
 use super::status::{IpModes, Trouble, camel};
-use crate::broker::Broker;
+use crate::broker::{Broker, is_silence};
 use crate::election::Leadership;
 use crate::events::{Kind, Reason, Recorder, Subject};
 use crate::metrics::Metrics;
@@ -83,8 +83,8 @@ pub struct Syncer<C, K> {
 #[derive(Debug, Default)]
 pub struct Memory {
     records: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<Record>>>>,
-    /// Keys that failed because nobody answered, and are worth a look as soon as somebody does.
-    unanswered: Mutex<HashSet<Key>>,
+    /// Keys that failed because this one did not answer, and are worth a look as soon as it does.
+    unanswered: Mutex<HashMap<Key, Silent>>,
     /// Keys whose next look does not care whether the wish rests.
     urgent: Mutex<HashSet<Key>>,
     /// An API server was seen to drop `ipMode`.
@@ -97,9 +97,16 @@ impl Memory {
         self.records.lock().keys().cloned().collect()
     }
 
-    /// Keys that failed because nobody answered; they are forgotten by this.
-    pub fn take_unanswered(&self) -> HashSet<Key> {
-        std::mem::take(&mut *self.unanswered.lock())
+    /// Keys that failed because one of these did not answer; they are forgotten by this.
+    pub fn take_unanswered(&self, answers: &[Silent]) -> Vec<Key> {
+        let mut unanswered = self.unanswered.lock();
+        let keys: Vec<_> = unanswered
+            .iter()
+            .filter(|(_, silent)| answers.contains(silent))
+            .map(|(key, _)| key.clone())
+            .collect();
+        unanswered.retain(|_, silent| !answers.contains(silent));
+        keys
     }
 
     /// The next look at this Service asks even if its wish rests.
@@ -126,6 +133,15 @@ impl Memory {
         self.ip_modes_dropped
             .store(true, std::sync::atomic::Ordering::Relaxed);
     }
+}
+
+/// Who did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silent {
+    /// The broker.
+    Broker,
+    /// The cloud behind it.
+    Cloud,
 }
 
 /// How one look ended.
@@ -274,7 +290,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         if self.record.is_new_fault(why) {
             tracing::info!(fault = %why, "waits");
         }
-        self.unanswered();
+        self.unanswered(Silent::Broker);
         let trouble = Trouble {
             reason: "WaitingForBroker".to_owned(),
             text: why.to_owned(),
@@ -286,16 +302,22 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     /// What a fault means for the queue. A fault that only a change can mend is looked at again all the same, seldom: the
     /// change may be one that no watch shows.
     fn after(&self, fault: &Fault) -> Looked {
-        if fault.kind == FaultKind::Unreachable {
-            self.unanswered();
+        if is_silence(fault) {
+            self.unanswered(Silent::Broker);
+        } else if fault.kind == FaultKind::Unreachable {
+            self.unanswered(Silent::Cloud);
         }
         let outcome = Outcome::from(fault);
         let again_after = (outcome == Outcome::Parked).then(|| self.syncer.drift_period().max(SELDOM));
         Looked { outcome, again_after }
     }
 
-    fn unanswered(&self) {
-        self.syncer.memory.unanswered.lock().insert(self.key.clone());
+    fn unanswered(&self, silent: Silent) {
+        self.syncer
+            .memory
+            .unanswered
+            .lock()
+            .insert(self.key.clone(), silent);
     }
 
     fn tell(&self, service: &Service, reason: &Reason, text: impl Into<String>) {
@@ -326,8 +348,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
 
 /// The reason word of a condition for a fault.
 fn reason_of(fault: &Fault) -> String {
-    let silent = fault.reason == "GRPC_STATUS" || fault.reason == "NO_ANSWER";
-    if fault.kind == FaultKind::Unreachable && silent {
+    if is_silence(fault) {
         "BrokerUnreachable".to_owned()
     } else {
         camel(&fault.reason)

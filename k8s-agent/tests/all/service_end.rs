@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use k8s_agent::queue::Backoff;
+use k8s_agent::service::controller::Pace;
 use proto::v1::{self, delete_load_balancer_response};
 use proto::{Fault, FaultKind};
 use serde_json::json;
 
 use crate::fake_apiserver::FakeApiServer;
 use crate::fake_broker::{FakeBroker, Heard, deleted, settled, still_pending};
-use crate::service_world::{FINALIZER, PREFIX, World, served_before, service};
+use crate::service_world::{FINALIZER, PREFIX, World, quick, served_before, service};
 
 fn is_gone(api: &FakeApiServer) -> Option<()> {
     api.get("services", "web").is_none().then_some(())
@@ -342,6 +344,65 @@ async fn without_a_broker_deletes_wait_and_say_so_after_a_while() {
     );
     world.broker.listen().await;
     world.api.wait_for("web is gone", is_gone).await;
+}
+
+/// A controller that would try again only after minutes.
+fn slow() -> Pace {
+    let backoff = Backoff {
+        first: Duration::from_mins(5),
+        longest: Duration::from_mins(5),
+    };
+    Pace { backoff, ..quick() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_the_broker_is_served_when_it_answers_and_not_when_its_back_off_is_over() {
+    let world = World::start_at(slow(), FakeApiServer::new(), FakeBroker::start().await).await;
+    world.api.create("services", service("old"));
+    world.served("old").await;
+    world.broker.leave().await;
+    world.api.create("services", service("web"));
+    world.told("web", "SyncLoadBalancerFailed").await;
+    world.broker.listen().await;
+    world.served("web").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_the_cloud_is_served_when_a_newer_list_shows_that_it_answers() {
+    let broker = FakeBroker::start().await;
+    let age = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+    broker.describe(|description| description.data_age = age(100));
+    broker.on_ensure(|_| {
+        Err(Fault::new(
+            FaultKind::Unreachable,
+            "CLOUD_UNREACHABLE",
+            "the cloud does not answer",
+        ))
+    });
+    let world = World::start_at(slow(), FakeApiServer::new(), broker).await;
+    world.api.create("services", service("web"));
+    world.told("web", "SyncLoadBalancerFailed").await;
+    let condition = |api: &FakeApiServer| {
+        let reason = api.get("services", "web")?["status"]["conditions"][0]["reason"].clone();
+        (reason == json!("CloudUnreachable")).then_some(())
+    };
+    world.api.wait_for("the condition", condition).await;
+    // An old list, told again, wakes nobody.
+    let mut descriptions = world.context.broker.as_ref().unwrap().descriptions();
+    for seconds in [101, 102] {
+        world
+            .broker
+            .describe(|description| description.data_age = age(seconds));
+        descriptions
+            .wait_for(|told| told.as_ref().is_some_and(|told| told.data_age == age(seconds)))
+            .await
+            .unwrap();
+    }
+    let asked = world.broker.heard().ensures.len();
+    world.broker.on_ensure(|_| Ok(settled(&["192.0.2.7"])));
+    world.broker.describe(|description| description.data_age = age(0));
+    world.shows("web", "192.0.2.7").await;
+    assert!(asked <= 2, "asked {asked} times while the cloud was away");
 }
 
 #[tokio::test(flavor = "multi_thread")]

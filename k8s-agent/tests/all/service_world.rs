@@ -54,8 +54,13 @@ pub(crate) fn quick() -> Pace {
 }
 
 impl World {
-    /// Starts the controller over what is in `api`, with `broker`.
+    /// Starts a quick controller over what is in `api`, with `broker`.
     pub(crate) async fn start(api: FakeApiServer, broker: FakeBroker) -> Self {
+        Self::start_at(quick(), api, broker).await
+    }
+
+    /// Starts the controller at this pace.
+    pub(crate) async fn start_at(pace: Pace, api: FakeApiServer, broker: FakeBroker) -> Self {
         let (host, metrics) = (Host::new(), Metrics::default());
         let (throne, leadership) = Leadership::contested();
         throne.lead(
@@ -101,7 +106,7 @@ impl World {
             cloud: Some(BrokerBackend::new(caller)),
             keepalived: None::<Absent>,
         };
-        controller::start(&context, rules(), backends, quick());
+        controller::start(&context, rules(), backends, pace);
         Self {
             api,
             broker,

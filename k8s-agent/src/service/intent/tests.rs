@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::service::choice::{CLOUD_CLASS, KEEPALIVED_CLASS};
 use proto::v1::dialect::Kind;
+use proto::v1::wish::Algorithm;
 use proto::v1::wish_port::Protocol;
 
 const NOW: &str = "2026-01-01T00:00:00Z";

@@ -13,7 +13,7 @@ use super::writes::{Setback, now};
 use super::{Look, Looked, reason_of};
 use crate::events::Reason;
 use crate::queue::Outcome;
-use crate::service::backend::{self, Answer, Backend, EnsureOrder, Notice, Pending, Settled};
+use crate::service::backend::{self, Answer, Backend, BackendName, EnsureOrder, Notice, Pending, Settled};
 use crate::service::fingerprint::{self, Fingerprint};
 use crate::service::intent::{self, Wanted};
 use crate::service::ledger::{Served, Why, next_look};
@@ -36,7 +36,11 @@ struct Errand {
 impl<C: Backend, K: Backend> Look<'_, C, K> {
     /// Brings the load balancer and what the Service shows to what is wanted.
     pub(super) async fn ensure(&mut self, service: Arc<Service>, wanted: Wanted) -> Looked {
-        let members = self.syncer.members();
+        // An address that is announced has no members, so a change of the nodes is nothing to it.
+        let members = match wanted.backend {
+            BackendName::Cloud => self.syncer.members(),
+            BackendName::Keepalived => Members::default(),
+        };
         let fingerprint = fingerprint::of(&service, &members.wish);
         if let Some(left) = self.record.rests(fingerprint, clock::now())
             && !self.urgent
@@ -332,21 +336,21 @@ struct Finding {
 }
 
 impl Errand {
-    /// What the Service and its nodes alone tell.
+    /// What the Service and its nodes alone tell. An announced address needs no members.
     fn notices(&self) -> impl Iterator<Item = Notice> {
-        let empty = self.members.wish.is_empty().then(|| {
-            let word = Reason::UNAVAILABLE_LOAD_BALANCER.word;
-            Notice::warning(
-                word,
-                "",
-                "there are no available nodes for this load balancer; members that it has are kept",
-            )
+        let balanced = (self.wanted.backend == BackendName::Cloud).then(|| {
+            let empty = self.members.wish.is_empty().then(|| {
+                let word = Reason::UNAVAILABLE_LOAD_BALANCER.word;
+                let text =
+                    "there are no available nodes for this load balancer; members that it has are kept";
+                Notice::warning(word, "", text)
+            });
+            self.members.notices.clone().into_iter().chain(empty)
         });
         self.wanted
             .notices
             .clone()
             .into_iter()
-            .chain(self.members.notices.clone())
-            .chain(empty)
+            .chain(balanced.into_iter().flatten())
     }
 }
