@@ -79,6 +79,7 @@ pub struct Program {
     args: Vec<OsString>,
     env: Vec<(String, String)>,
     keep_stdin: bool,
+    last_signal: &'static str,
 }
 
 impl Program {
@@ -90,6 +91,7 @@ impl Program {
             args: Vec::new(),
             env: Vec::new(),
             keep_stdin: false,
+            last_signal: "KILL",
         }
     }
 
@@ -121,6 +123,13 @@ impl Program {
         self
     }
 
+    /// When this program dies it is told to end and not killed: for programs with processes of their own.
+    #[must_use]
+    pub fn with_children(mut self) -> Self {
+        self.last_signal = "TERM";
+        self
+    }
+
     /// Starts it; its output goes to `DIR/NAME.log`.
     pub async fn start(self, dir: &Path) -> Result<Process> {
         tokio::fs::create_dir_all(dir)
@@ -138,7 +147,9 @@ impl Program {
         let mut command = match settings::on_path("setpriv") {
             Some(setpriv) => {
                 let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL", "--"]).arg(&self.path);
+                command
+                    .args(["--pdeathsig", self.last_signal, "--"])
+                    .arg(&self.path);
                 command
             }
             None => Command::new(&self.path),

@@ -1,26 +1,25 @@
 //! Runs scenarios: side by side on the simulator, one after the other on the real CloudStack, each in an empty cluster;
 //! checks after each that nothing is left behind and no secret was printed; counts per layer and cloud.
 
-use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
-use std::panic::AssertUnwindSafe;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+mod report;
+mod worker;
 
-use anyhow::{Context as _, Result};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use anyhow::Result;
 use clap::Parser;
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
-use crate::cloud::{Cloud, Found, Kind, Router, Server, Simulator, SimulatorOptions};
-use crate::cluster::Cluster;
-use crate::rbac::{self, Account};
-use crate::settings::{Settings, on_path};
+use crate::cloud::Kind;
+use crate::settings::Settings;
 use crate::wait;
 use crate::world::World;
+use report::{conclude, say};
+use worker::Worker;
 
 /// What a scenario is about, and with it where it can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,9 +158,6 @@ struct Args {
     nocapture: bool,
 }
 
-/// How long one scenario may take; an hour where everything is wanted.
-const LIMIT: Duration = Duration::from_mins(10);
-
 /// Results as they come in.
 type Results = Arc<Mutex<Vec<(Job, Outcome)>>>;
 
@@ -200,10 +196,14 @@ pub async fn run(scenarios: Vec<Scenario>) -> Result<bool> {
         index: settings.workers,
         results: Arc::clone(&results),
     };
-    let real = wait::spawn(worker.real(real));
+    // It starts at once, but its scenarios wait: on a small machine they would only slow each other down.
+    let (go, gate) = oneshot::channel();
+    let real = wait::spawn(worker.real(real, gate));
     for worker in workers {
         worker.await??;
     }
+    // Nobody waits where there is nothing to run.
+    let _ = go.send(());
     real.await??;
     let results = std::mem::take(&mut *results.lock());
     Ok(conclude(&settings, &results))
@@ -228,212 +228,4 @@ fn selected(args: &Args, scenarios: Vec<Scenario>) -> Vec<Job> {
         }
     }
     jobs
-}
-
-/// Runs scenarios one after the other in a cluster of its own.
-struct Worker {
-    settings: Settings,
-    index: usize,
-    results: Results,
-}
-
-impl Worker {
-    async fn simulated(self, queue: Arc<Mutex<VecDeque<Job>>>) -> Result<()> {
-        let mut place = None;
-        let haproxy = on_path("haproxy");
-        loop {
-            let Some(job) = queue.lock().pop_front() else {
-                return Ok(());
-            };
-            if job.scenario.layer == Layer::Data && haproxy.is_none() {
-                self.book(
-                    job,
-                    Outcome::Skipped(Skip::missing("haproxy is not installed")),
-                    Duration::ZERO,
-                );
-                continue;
-            }
-            let router = (job.scenario.layer == Layer::Data).then_some(Router { range: self.index });
-            let dir = self
-                .settings
-                .dir()
-                .join("simulators")
-                .join(self.index.to_string());
-            let options = SimulatorOptions {
-                router,
-                ..SimulatorOptions::default()
-            };
-            let begun = wait::now();
-            let outcome = match Simulator::start(&self.settings, &dir, options).await {
-                Ok(simulator) => {
-                    self.one(&job, Cloud::simulated(simulator).await, &mut place)
-                        .await
-                }
-                Err(error) => Outcome::Failed(format!("{error:#}")),
-            };
-            self.book(job, outcome, begun.elapsed());
-        }
-    }
-
-    async fn real(self, jobs: VecDeque<Job>) -> Result<()> {
-        if jobs.is_empty() {
-            return Ok(());
-        }
-        let server = match Server::find(&self.settings).await? {
-            Found::Server(server) => server,
-            Found::Missing(why) => {
-                for job in jobs {
-                    self.book(job, Outcome::Skipped(Skip::missing(why.clone())), Duration::ZERO);
-                }
-                return Ok(());
-            }
-        };
-        server.reset().await?;
-        let mut place = None;
-        for job in jobs {
-            let begun = wait::now();
-            let outcome = self.one(&job, Cloud::real(&server).await, &mut place).await;
-            if matches!(outcome, Outcome::Failed(_)) {
-                server.reset().await?;
-            }
-            self.book(job, outcome, begun.elapsed());
-        }
-        server.down().await
-    }
-
-    /// One scenario in the worker's cluster, which is renewed after a failure.
-    async fn one(
-        &self,
-        job: &Job,
-        cloud: Result<Cloud>,
-        place: &mut Option<(Arc<Cluster>, Account)>,
-    ) -> Outcome {
-        let prepared = async {
-            let cloud = cloud?;
-            let (cluster, account) = match place.take() {
-                Some((cluster, account)) => (cluster, account),
-                None => self.cluster().await?,
-            };
-            cluster.clear().await.context("emptying the cluster")?;
-            *place = Some((Arc::clone(&cluster), account.clone()));
-            let name = format!("{}-{}", job.scenario.name, job.kind);
-            World::new(&self.settings, cluster, account, cloud, &name).await
-        };
-        let mut world = match prepared.await {
-            Ok(world) => world,
-            Err(error) => return Outcome::Failed(format!("preparing: {error:#}")),
-        };
-        // A panic is a failure of this scenario, not of those that come after it.
-        let run = AssertUnwindSafe((job.scenario.run)(&mut world)).catch_unwind();
-        let limit = if self.settings.is_full() { LIMIT * 6 } else { LIMIT };
-        let run = tokio::time::timeout(limit, run).await;
-        let run = run.map(|ended| ended.unwrap_or_else(|panic| Err(panicked(&*panic))));
-        let run = run.unwrap_or_else(|_| Err(anyhow::anyhow!("it took longer than {limit:?}")));
-        let result = match run {
-            Ok(()) => after(&world).await,
-            Err(error) => Err(error),
-        };
-        if let Some(simulator) = &mut world.cloud.simulator {
-            // Its router's processes end with it only when it is asked to.
-            simulator.process.stop(Duration::from_secs(10)).await.ok();
-        }
-        match result {
-            Ok(()) => Outcome::Passed,
-            Err(error) => match error.downcast::<Skip>() {
-                Ok(skip) => Outcome::Skipped(skip),
-                Err(error) => {
-                    *place = None;
-                    Outcome::Failed(format!("{error:#}\n{}", world.report()))
-                }
-            },
-        }
-    }
-
-    async fn cluster(&self) -> Result<(Arc<Cluster>, Account)> {
-        let number = uuid::Uuid::new_v4().simple().to_string();
-        let dir = self
-            .settings
-            .dir()
-            .join("clusters")
-            .join(format!("{}-{}", self.index, &number[..8]));
-        forget(&dir)?;
-        let cluster = Cluster::start(&dir).await?;
-        let account = rbac::apply(&cluster).await?;
-        Ok((Arc::new(cluster), account))
-    }
-
-    fn book(&self, job: Job, outcome: Outcome, took: Duration) {
-        let word = match &outcome {
-            Outcome::Passed => "ok".to_owned(),
-            Outcome::Failed(_) => "FAILED".to_owned(),
-            Outcome::Skipped(skip) => format!("SKIPPED: {skip}"),
-        };
-        say(&format!(
-            "test {} ... {word} ({:.1} s)",
-            job.title(),
-            took.as_secs_f32()
-        ));
-        self.results.lock().push((job, outcome));
-    }
-}
-
-/// What holds after every scenario.
-async fn after(world: &World) -> Result<()> {
-    world.no_secrets_printed()?;
-    world.nothing_left().await
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> anyhow::Error {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    anyhow::anyhow!("it panicked: {}", text.unwrap_or_default())
-}
-
-fn forget(dir: &Path) -> Result<()> {
-    if dir.exists() {
-        std::fs::remove_dir_all(dir)?;
-    }
-    Ok(())
-}
-
-/// Prints failures and counts; true if nothing failed and nothing was skipped that should have run.
-fn conclude(settings: &Settings, results: &[(Job, Outcome)]) -> bool {
-    let mut counts: BTreeMap<(Layer, Kind), [usize; 3]> = BTreeMap::new();
-    let mut unexcused = 0;
-    for (job, outcome) in results {
-        let [passed, failed, skipped] = counts.entry((job.scenario.layer, job.kind)).or_default();
-        match outcome {
-            Outcome::Passed => *passed += 1,
-            Outcome::Skipped(skip) => {
-                *skipped += 1;
-                unexcused += usize::from(!skip.excused);
-            }
-            Outcome::Failed(why) => {
-                *failed += 1;
-                say(&format!("\n==== {}\n{why}", job.title()));
-            }
-        }
-    }
-    let mut failures = 0;
-    say("");
-    for ((layer, kind), [passed, failed, skipped]) in &counts {
-        let text = match layer {
-            Layer::Pool => "pool scenarios, the agent alone".to_owned(),
-            Layer::Control | Layer::Data | Layer::Fault => format!("{layer} scenarios on {kind}"),
-        };
-        say(&format!(
-            "{text:<32} {passed} passed, {failed} failed, {skipped} skipped"
-        ));
-        failures += failed;
-    }
-    let strict = settings.shared("cloudstack").is_some();
-    if strict && unexcused > 0 {
-        say("skipping is a failure here, because ../shared is present");
-    }
-    failures == 0 && !(strict && unexcused > 0)
-}
-
-#[expect(clippy::print_stdout, reason = "a test runner reports on standard output")]
-fn say(line: &str) {
-    println!("{line}");
 }

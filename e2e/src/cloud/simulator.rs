@@ -84,7 +84,7 @@ impl Simulator {
                 "--haproxy=off"
             })
             .args(&options.more);
-        let process = program.start(dir).await?;
+        let process = program.with_children().start(dir).await?;
         let http = reqwest::Client::builder()
             .timeout(Duration::from_secs(10))
             .build()?;
@@ -102,6 +102,12 @@ impl Simulator {
             admin,
             http,
         })
+    }
+
+    /// Ends it, and the HAProxy of its router with it.
+    pub async fn stop(&mut self) -> Result<()> {
+        self.process.stop(Duration::from_secs(10)).await?;
+        Ok(())
     }
 
     /// Sends a request to the simulator's own controls.

@@ -94,9 +94,12 @@ async fn simulated(settings: &Settings, args: &Args) -> Result<()> {
             let dir = settings.dir().join("simulator");
             let cloud = Cloud::simulated(Simulator::start(settings, &dir, options()).await?).await?;
             let name = format!("{}-{}", subject.name(), suite.name()).replace(' ', "-");
-            let world = World::new(settings, Arc::clone(&cluster), account.clone(), cloud, &name).await?;
+            let mut world = World::new(settings, Arc::clone(&cluster), account.clone(), cloud, &name).await?;
             world.api.delay(CALL);
             run(&world, subject, &suite, &mut table).await;
+            if let Some(simulator) = &mut world.cloud.simulator {
+                simulator.stop().await?;
+            }
         }
         table.print();
     }

@@ -28,7 +28,7 @@ const CLIENT: &str = "127.0.0.77";
 /// Runs it.
 pub(crate) async fn run(settings: &Settings, steps: &mut Steps, keep: bool) -> Result<()> {
     let haproxy = on_path("haproxy").is_some();
-    let world = surroundings(settings, steps, haproxy).await?;
+    let mut world = surroundings(settings, steps, haproxy).await?;
     let pair = halves(&world, steps).await?;
     let shown = show(&world, steps, haproxy).await;
     if let Err(error) = shown {
@@ -39,7 +39,10 @@ pub(crate) async fn run(settings: &Settings, steps: &mut Steps, keep: bool) -> R
         again(&world, haproxy).await?;
     }
     drop(pair);
-    Ok(())
+    match &mut world.cloud.simulator {
+        Some(simulator) => simulator.stop().await,
+        None => Ok(()),
+    }
 }
 
 /// Kubernetes and CloudStack.
