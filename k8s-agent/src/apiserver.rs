@@ -75,7 +75,8 @@ impl Access {
     pub async fn clients(&self, metrics: &Metrics) -> Result<Clients, AccessError> {
         let config = self.config().await?;
         // One client of ours stands for three of the Go controllers: nodes, services and watches.
-        let quota = Quota::per_second(self.qps.saturating_mul(THREE)).allow_burst(self.burst.saturating_mul(THREE));
+        let quota =
+            Quota::per_second(self.qps.saturating_mul(THREE)).allow_burst(self.burst.saturating_mul(THREE));
         Ok(Clients {
             work: client(
                 &config,

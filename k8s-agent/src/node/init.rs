@@ -44,8 +44,14 @@ pub struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        let backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(30) };
-        Self { backoff, patience: Duration::from_mins(1) }
+        let backoff = Backoff {
+            first: Duration::from_millis(250),
+            longest: Duration::from_secs(30),
+        };
+        Self {
+            backoff,
+            patience: Duration::from_mins(1),
+        }
     }
 }
 

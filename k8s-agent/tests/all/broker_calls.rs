@@ -13,20 +13,20 @@ use runtime::link::Link;
 
 use crate::fake_broker::FakeBroker;
 
-struct Caller {
+struct Line {
     broker: FakeBroker,
     caller: Broker,
     throne: Throne,
     host: Host,
 }
 
-async fn caller() -> Caller {
+async fn caller() -> Line {
     let (broker, host) = (FakeBroker::start().await, Host::new());
     let (throne, leadership) = Leadership::contested();
     let link = Link::connect(&host, vec![broker.address()], None);
     let caller = Broker::new(link, leadership, Metrics::default(), "process-1".to_owned());
     caller.set_cluster_uid("cluster-1".to_owned());
-    Caller {
+    Line {
         broker,
         caller,
         throne,
@@ -54,7 +54,7 @@ fn ensure(uid: &str) -> v1::EnsureLoadBalancerRequest {
     }
 }
 
-impl Caller {
+impl Line {
     fn ready(&self) -> String {
         self.host.health().ready(true, &[]).text
     }
@@ -124,7 +124,7 @@ async fn a_broker_with_a_lower_limit_is_heeded() {
         it.limits = Some(Limits {
             max_lookup_keys: 2,
             ..Limits::default()
-        })
+        });
     });
     world.describe();
     world.described(|it| it.limits.is_some()).await;
