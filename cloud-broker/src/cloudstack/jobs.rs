@@ -1,29 +1,16 @@
 //! Which jobs are watched and when each is asked for. Pure.
 //!
-//! Decides the time of every poll. A job is asked for the first time when jobs of its sort are usually over, which is
-//! learned, then ever more seldom; never twice at once. A job is known from before its command is sent, so that nobody
+//! Decides which job is asked for, alone or with others; when, is in `cadence`. No job is asked for twice at once. A job is known from before its command is sent, so that nobody
 //! starts anew what is just being started.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::cadence::{Cadence, Plan, Seen};
 use super::types::JobId;
 use super::{Command, Pace};
 
-/// Shortest first wait that is learned.
-const FLOOR: Duration = Duration::from_millis(40);
-/// Part of the usual time that is shaved off after each job that was over when first asked for.
-const SHAVE: f64 = 0.985;
-/// Stretches what is learned from a job that was not over when first asked for.
-const MARGIN: f64 = 1.1;
-/// How much of what is known of other commands of its kind a new one is given.
-const LONGEST_GUESS: Duration = Duration::from_secs(3);
-/// Second wait, where the usual time was known and where it was not, and later ones, as parts of the time since the start.
-const SECOND_KNOWN: f64 = 0.2;
-const SECOND: f64 = 0.5;
-const LATER: f64 = 0.6;
-const LONGEST: Duration = Duration::from_secs(5);
 /// Waits after a poll without an answer.
 const UNANSWERED_FIRST: Duration = Duration::from_millis(500);
 const UNANSWERED_LONGEST: Duration = Duration::from_secs(30);
@@ -49,6 +36,7 @@ pub(super) struct Duty {
 struct Watched {
     duty: Duty,
     started: Instant,
+    plan: Plan,
     /// Time of the last poll that found it pending.
     pending_at: Option<Instant>,
     polls: u32,
@@ -70,7 +58,7 @@ pub(super) struct Ended {
 #[derive(Debug)]
 pub(super) struct JobTable {
     jobs: HashMap<JobId, Watched>,
-    usual: HashMap<Command, Duration>,
+    cadence: Cadence,
     pace: Pace,
 }
 
@@ -78,7 +66,7 @@ impl JobTable {
     pub(super) fn new(pace: Pace) -> Self {
         Self {
             jobs: HashMap::new(),
-            usual: HashMap::new(),
+            cadence: Cadence::new(pace),
             pace,
         }
     }
@@ -96,6 +84,7 @@ impl JobTable {
         let job = Watched {
             duty,
             started: now,
+            plan: Plan::default(),
             pending_at: None,
             polls: 0,
             unanswered: 0,
@@ -112,7 +101,8 @@ impl JobTable {
         };
         job.duty.object = job.duty.object.or_else(|| object.map(str::to_owned));
         job.started = now;
-        job.next = Some(now + self.first_wait(job.duty.command));
+        job.plan = self.cadence.plan(job.duty.command);
+        job.next = Some(now + job.plan.first);
         self.jobs.insert(server_id.clone(), job);
     }
 
@@ -156,27 +146,15 @@ impl JobTable {
 
     /// A poll found the job pending. False if it has been pending for too long to go on.
     pub(super) fn pending(&mut self, id: &JobId, now: Instant) -> bool {
-        let pace = self.pace;
-        let first = self
-            .jobs
-            .get(id)
-            .map(|job| self.first_wait(job.duty.command))
-            .unwrap_or_default();
         let Some(job) = self.jobs.get_mut(id) else {
             return true;
         };
-        let known = self.usual.contains_key(&job.duty.command);
         job.polls += 1;
         job.unanswered = 0;
         job.senseless = 0;
         job.pending_at = Some(now);
         let elapsed = now.saturating_duration_since(job.started);
-        let wait = match job.polls {
-            1 if known => elapsed.mul_f64(SECOND_KNOWN).max(pace.of(FLOOR)),
-            1 => elapsed.mul_f64(SECOND).max(pace.of(FLOOR)),
-            _ => elapsed.mul_f64(LATER).max(first),
-        };
-        job.next = Some(now + wait.min(pace.of(LONGEST)));
+        job.next = Some(now + self.cadence.wait(&job.plan, job.polls, elapsed));
         elapsed < GIVEN_UP_AFTER
     }
 
@@ -206,18 +184,13 @@ impl JobTable {
         let job = self.jobs.remove(id)?;
         let took = now.saturating_duration_since(job.started);
         if job.unanswered == 0 {
-            let usual = match job.pending_at {
-                None => self
-                    .first_wait(job.duty.command)
-                    .mul_f64(SHAVE)
-                    .max(self.pace.of(FLOOR)),
-                // It ended somewhere between the last two polls.
-                Some(pending) => {
-                    let before = pending.saturating_duration_since(job.started);
-                    ((before + took) / 2).mul_f64(MARGIN).min(LONGEST * 12)
-                }
+            let pending = job.pending_at.map(|at| at.saturating_duration_since(job.started));
+            let seen = Seen {
+                pending,
+                polls: job.polls + 1,
+                over: took,
             };
-            self.usual.insert(job.duty.command, usual);
+            self.cadence.learn(job.duty.command, &job.plan, seen);
         }
         Some(Ended { duty: job.duty, took })
     }
@@ -242,20 +215,6 @@ impl JobTable {
         self.jobs
             .values()
             .any(|job| job.duty.object.as_deref() == Some(object))
-    }
-
-    /// When jobs of a command are usually over; where that is not known yet, the longest of its kind.
-    fn first_wait(&self, command: Command) -> Duration {
-        let alike = |known: &Command| known.touches_router() == command.touches_router();
-        let of_its_kind = self
-            .usual
-            .iter()
-            .filter(|(known, _)| alike(known))
-            .map(|(_, usual)| *usual)
-            .max();
-        let guess = of_its_kind.map(|usual| usual.min(LONGEST_GUESS));
-        let usual = self.usual.get(&command).copied().or(guess);
-        usual.unwrap_or_else(|| self.pace.of(command.first_poll()))
     }
 }
 

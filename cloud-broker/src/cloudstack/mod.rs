@@ -18,6 +18,7 @@ mod account;
 mod api;
 mod breaker;
 mod budget;
+mod cadence;
 mod commands;
 mod envelope;
 mod error;

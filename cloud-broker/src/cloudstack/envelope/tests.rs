@@ -120,9 +120,12 @@ fn xml_of_a_server_is_understood() {
 
 #[test]
 fn the_wait_of_a_throttled_call_is_in_its_text_else_in_a_header() {
-    let throttled = |text: &str, retry_after| match refused(READ, 429, text, retry_after) {
-        ApiError::Throttled { after, .. } => after,
-        error => panic!("{error}"),
+    let throttled = |text: &str, retry_after| {
+        let error = refused(READ, 429, text, retry_after);
+        let ApiError::Throttled { after, .. } = error else {
+            panic!("{error}")
+        };
+        after
     };
     let seconds = Duration::from_secs;
     assert_eq!(

@@ -2,11 +2,13 @@ use proptest::prelude::*;
 
 use super::*;
 
+type Change<'a> = dyn FnMut(&mut Vec<u32>, usize) + 'a;
+
 /// A server that cuts lists at a size, and changes its list before each answer.
 struct Server<'a> {
     rows: Vec<u32>,
     limit: usize,
-    change: Box<dyn FnMut(&mut Vec<u32>, usize) + 'a>,
+    change: Box<Change<'a>>,
     calls: usize,
 }
 
