@@ -33,7 +33,7 @@ pub struct Flags {
     )]
     pub controllers: Vec<String>,
 
-    /// Services worked on at a time; 5 unless given
+    /// Services worked on at a time; 32 unless given
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub concurrent_service_syncs: Option<i64>,
 
