@@ -15,6 +15,9 @@ IMAGE_PREFIX ?= localhost/cloudstack-ccm
 TAG ?= dev
 CONTAINER ?= $(shell command -v docker || command -v podman || echo docker)
 
+# A real CloudStack to test against, where there is one.
+CLOUDSTACK ?= ../shared/cloudstack
+
 export KEEP BACKEND
 
 .PHONY: help build control-plane demo test test-all unit e2e lint bench manifests images
@@ -34,14 +37,18 @@ demo: build control-plane ## Show it all on this machine: KEEP=1 leaves it runni
 test: lint unit e2e ## Everything: format, lints, unit tests, the whole as processes
 
 unit: ## Unit tests, property tests, tests of each half
-	$(CARGO) test --locked --workspace --exclude e2e
+	$(CARGO) test --locked --workspace --exclude e2e -- --show-output
 	$(CARGO) test --locked -p e2e --lib --bins
 
 e2e: build control-plane ## The whole as processes: simulator, and a real CloudStack where one is there
 	$(CARGO) test --locked -p e2e --test all
 
 test-all: lint unit build control-plane ## The same with everything that takes long
-	$(CARGO) test --locked --workspace --exclude e2e -- --ignored
+	@if [[ -x $(CLOUDSTACK)/up ]]; then \
+	  $(CLOUDSTACK)/up --state target/e2e/cloudstack --port 18580 >/dev/null; \
+	  source target/e2e/cloudstack/env.sh; \
+	  $(CARGO) test --locked --workspace --exclude e2e -- --ignored; \
+	else echo "SKIPPED: tests against a real CloudStack: $(CLOUDSTACK) is not there"; fi
 	E2E_FULL=1 $(CARGO) test --locked -p e2e --test all
 
 lint: ## Format, lints, documentation

@@ -124,10 +124,7 @@ async fn a_service_on_a_network_without_a_load_balancer_gets_an_address_of_the_p
     let agent = both(world, &broker.joint).await?;
     // The broker comes later: until it says what the network offers, nobody chooses.
     let _agent = world.start_agent(&agent).await?;
-    let on_plain = Wanted::new("plain")
-        .port(80)
-        .annotation(&format!("{FAMILY}-network"), "plain-net");
-    let on_plain = world.service(on_plain).await?;
+    let on_plain = world.service(Wanted::new("plain").port(80)).await?;
     wait::stays(std::time::Duration::from_secs(2), "it has no address", || async {
         Ok(on_plain.ingress().await?.is_empty() && map.entries().await?.is_empty())
     })

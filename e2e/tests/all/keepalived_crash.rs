@@ -130,7 +130,8 @@ async fn an_agent_killed_at_every_write_changes_no_address_and_leaves_nothing_be
     }
     let one_left = |seen: &Seen| seen.statuses.len() == 1 && seen.records.len() == 1;
     let deaths = harass(world, &map, &agent, &services[0], one_left).await?;
-    ensure!(deaths >= SERVICES - 1, "it died only {deaths} times");
+    // One write gives up all addresses at once, then the Services are let go.
+    ensure!(deaths > 2, "it died only {deaths} times");
     ensure!(map.entries().await?.len() == 1, "{:?}", map.entries().await?);
     let _last = world.start_agent(&agent).await?;
     services[0].delete(SOON).await?;
