@@ -137,6 +137,48 @@ reasons! {
     DELETE_LOAD_BALANCER_FAILED = Warning "DeleteLoadBalancerFailed" by Service;
     /// The load balancer could not be given the present nodes.
     UPDATE_LOAD_BALANCER_FAILED = Warning "UpdateLoadBalancerFailed" by Service;
+    /// Another backend is asked for while an address is published; the one that serves stays.
+    BACKEND_KEPT = Warning "BackendKept" by Service;
+    /// The address annotation hides another address in `spec.loadBalancerIP`.
+    ADDRESS_HIDDEN = Warning "AddressHidden" by Service;
+    /// An annotation is known and has no effect.
+    ANNOTATION_IGNORED = Warning "AnnotationIgnored" by Service;
+    /// A list of sources is empty and restricts nothing.
+    SOURCE_CIDRS_EMPTY = Warning "SourceCidrsEmpty" by Service;
+    /// IPv6 networks in a list of sources are left out.
+    SOURCE_RANGES_IGNORED = Warning "LoadBalancerSourceRangesIgnored" by Service;
+    /// The load balancer knows no time limit of client affinity.
+    AFFINITY_TIMEOUT_IGNORED = Normal "SessionAffinityTimeoutIgnored" by Service;
+    /// Ports that are not TCP don't carry the PROXY protocol.
+    PROXY_PROTOCOL_IGNORED = Normal "ProxyProtocolIgnored" by Service;
+    /// Nodes of another provider are left out.
+    NODE_NOT_ELIGIBLE = Warning "NodeNotEligible" by Service;
+    /// A Service got an address of a pool, or moved to the one that it asks for.
+    IP_ALLOCATED = Normal "IPAllocated" by Service;
+    /// A Service keeps an address that was not recorded for it.
+    IP_ADOPTED = Normal "IPAdopted" by Service;
+    /// No pool that the Service may use has an address left; it gets one as soon as one is free.
+    POOL_EXHAUSTED = Warning "PoolExhausted" by Service;
+    /// The address that a Service asks for is somebody else's.
+    ADDRESS_IN_USE = Warning "AddressInUse" by Service;
+    /// The address that a Service asks for can't be had.
+    INVALID_LOAD_BALANCER_IP = Warning "InvalidLoadBalancerIP" by Service;
+    /// The annotation names no permitted forward method.
+    INVALID_FORWARD_METHOD = Warning "InvalidForwardMethod" by Service;
+    /// The Service wants IPv6, and only IPv4 can be announced.
+    UNSUPPORTED_IP_FAMILY = Warning "UnsupportedIPFamily" by Service;
+    /// keepalived serves the Service, but not as its author may expect.
+    KEEPALIVED_LIMITATION = Warning "KeepalivedLimitation" by Service;
+    /// An entry of the ConfigMap was changed by somebody and is put right.
+    CONFIG_MAP_REPAIRED = Normal "ConfigMapRepaired" by Service;
+    /// Somebody changes an entry of the ConfigMap again and again; it is left alone for a while.
+    CONFIG_MAP_CONTESTED = Warning "ConfigMapContested" by Service;
+    /// The records in the ConfigMap could not be read and were rebuilt.
+    CONFIG_MAP_DAMAGED = Warning "ConfigMapDamaged" by Service;
+    /// The ConfigMap has no room for another Service.
+    CONFIG_MAP_FULL = Warning "ConfigMapFull" by Service;
+    /// An earlier program left an entry for the Service that nobody maintains.
+    STALE_ENTRY = Warning "StaleEntry" by Service;
 }
 
 impl Reason {

@@ -16,6 +16,8 @@ use k8s_openapi::api::core::v1::Service;
 use proto::Fault;
 use proto::v1::{Adoption, Dialect, LoadBalancerRef, Wish};
 
+use crate::events::{Kind, Reason};
+
 /// The backends by name, as annotations, flags and metrics spell them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BackendName {
@@ -162,6 +164,16 @@ pub struct Notice {
 }
 
 impl Notice {
+    /// One of the agent's own reasons, about a field.
+    pub fn of(reason: &Reason, field: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            warning: reason.kind == Kind::Warning,
+            reason: reason.word.clone().into_owned(),
+            field: field.into(),
+            text: text.into(),
+        }
+    }
+
     /// A warning about a field.
     pub fn warning(reason: impl Into<String>, field: impl Into<String>, text: impl Into<String>) -> Self {
         Self {

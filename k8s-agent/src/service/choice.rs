@@ -8,6 +8,7 @@
 use proto::v1::NetworkInfo;
 
 use super::backend::{BackendName, Holds, Notice};
+use crate::events::Reason;
 
 /// Class of Services that want the load balancer of the cloud.
 pub const CLOUD_CLASS: &str = "cloudstack-load-balancer/cloud";
@@ -154,8 +155,8 @@ fn by_offer(offer: Offer) -> Choice {
 }
 
 fn stays(serving: BackendName, wanted: BackendName) -> Notice {
-    Notice::warning(
-        "BackendKept",
+    Notice::of(
+        &Reason::BACKEND_KEPT,
         "",
         format!(
             "stays with backend {}, since its address is published; to move to {}, delete the Service and create it again",

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Service;
 
-use super::backend::Notice;
+use super::backend::{BackendName, Notice};
 use super::fingerprint::Fingerprint;
 use super::status::Shown;
 
@@ -46,6 +46,8 @@ impl fmt::Display for Key {
 pub struct Record {
     /// The Service for which a backend was asked, as it was then. Its load balancer must be removed even if it vanishes.
     pub asked: Option<Arc<Service>>,
+    /// Who was asked.
+    pub backend: Option<BackendName>,
     /// The last time that everything was as wanted.
     pub served: Option<Served>,
     /// Since when something is waited for.
@@ -103,6 +105,20 @@ impl Record {
                 .is_some_and(|next| next <= now)
                 .then_some(Why::Drift),
         }
+    }
+
+    /// What is left to know when nothing of the Service is ours any more: how old a watch may be.
+    #[must_use]
+    pub fn ended(&self) -> Self {
+        Self {
+            written: self.written,
+            ..Self::default()
+        }
+    }
+
+    /// The backend that was asked before another one was chosen, and may have begun.
+    pub fn other_backend(&self, chosen: BackendName) -> Option<BackendName> {
+        self.backend.filter(|before| *before != chosen)
     }
 
     /// Remembers what a write of ours made of the Service.
@@ -177,7 +193,11 @@ impl Record {
 
     /// Whether anything is remembered that the next look needs.
     pub fn is_blank(&self) -> bool {
-        self.asked.is_none() && self.served.is_none() && self.fault.is_none() && self.told.is_empty()
+        self.asked.is_none()
+            && self.served.is_none()
+            && self.fault.is_none()
+            && self.told.is_empty()
+            && self.written.is_none()
     }
 }
 

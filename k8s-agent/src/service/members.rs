@@ -10,6 +10,7 @@ use proto::v1::WishMember;
 use proto::v1::wish_member;
 
 use super::backend::Notice;
+use crate::events::Reason;
 
 /// Label that keeps a node out of load balancers.
 pub const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -63,8 +64,8 @@ pub fn pick<'a>(nodes: impl IntoIterator<Item = &'a Node>, machine: impl Fn(&Nod
         });
     }
     if !foreign.is_empty() {
-        members.notices.push(Notice::warning(
-            "NodeNotEligible",
+        members.notices.push(Notice::of(
+            &Reason::NODE_NOT_ELIGIBLE,
             "",
             format!(
                 "left out, since their provider id is another provider's: {}",

@@ -232,6 +232,9 @@ struct Look<'a, C, K> {
 
 impl<C: Backend, K: Backend> Look<'_, C, K> {
     async fn look(&mut self) -> Looked {
+        if !self.syncer.leadership.may_write() {
+            return Outcome::Done.into();
+        }
         let found = self.syncer.services.get(&self.key.namespace, &self.key.name);
         if let Some(old) = self.record.left_behind(found.as_deref()).cloned()
             && let Some(unfinished) = self.remove_vanished(&old).await
@@ -291,11 +294,14 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             tracing::info!(fault = %why, "waits");
         }
         self.unanswered(Silent::Broker);
-        let trouble = Trouble {
-            reason: "WaitingForBroker".to_owned(),
-            text: why.to_owned(),
-        };
-        self.show_trouble(service, &trouble).await;
+        // Right after the start the broker has not been asked yet, which is no news.
+        if self.record.waiting(clock::now()) >= CHOICE_RETRY {
+            let trouble = Trouble {
+                reason: "WaitingForBroker".to_owned(),
+                text: why.to_owned(),
+            };
+            self.show_trouble_if_new(service, &trouble).await;
+        }
         Outcome::After(CHOICE_RETRY).into()
     }
 

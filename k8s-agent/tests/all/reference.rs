@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::CommandFactory as _;
 use k8s_agent::args::{Flags, without_effect};
 use k8s_agent::events::TABLE;
+use k8s_agent::keepalived::allocation::Usage;
+use k8s_agent::keepalived::meter::Meter;
 use k8s_agent::metrics::Metrics;
 use k8s_agent::queue::{Backoff, Queue};
 use runtime::host::Host;
@@ -118,6 +120,15 @@ fn the_page_of_metrics_is_the_registry() {
     metrics.broker_call("Describe", "ok", Duration::ZERO);
     metrics.nodes_looked_at(1, 1);
     metrics.balancer_operation("ensure", "settled", Duration::ZERO);
+    let meter = Meter::default();
+    host.metrics(|registry| meter.register(registry));
+    let usage = Usage {
+        pool: "default".into(),
+        size: 1,
+        in_use: 1,
+        blocked: 0,
+    };
+    meter.pools(&[usage]);
     let mut page = String::from(
         "# Metrics of k8s-agent\n\nServed on `https://:10258/metrics` to callers on the same machine or with a client certificate. Names of the Go\n\
          controllers are kept. Counters end in `_total`. This page is made from the program.\n\n| Metric | Kind | Meaning |\n| --- | --- | --- |\n",

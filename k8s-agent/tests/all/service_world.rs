@@ -13,7 +13,7 @@ use k8s_agent::lease::Fence;
 use k8s_agent::metrics::Metrics;
 use k8s_agent::node::machines::Machines;
 use k8s_agent::queue::Backoff;
-use k8s_agent::service::backend::{Absent, BackendName, Backends};
+use k8s_agent::service::backend::{BackendName, Backends};
 use k8s_agent::service::broker_backend::BrokerBackend;
 use k8s_agent::service::choice::Running;
 use k8s_agent::service::controller::{self, Pace};
@@ -28,6 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::fake_apiserver::FakeApiServer;
 use crate::fake_broker::FakeBroker;
+use crate::fake_pool::FakePool;
 
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/cloudstack-load-balancer-";
@@ -61,6 +62,16 @@ impl World {
 
     /// Starts the controller at this pace.
     pub(crate) async fn start_at(pace: Pace, api: FakeApiServer, broker: FakeBroker) -> Self {
+        Self::start_beside(None, pace, api, broker).await
+    }
+
+    /// Starts the controller with another backend beside the cloud.
+    pub(crate) async fn start_beside(
+        pool: Option<FakePool>,
+        pace: Pace,
+        api: FakeApiServer,
+        broker: FakeBroker,
+    ) -> Self {
         let (host, metrics) = (Host::new(), Metrics::default());
         let (throne, leadership) = Leadership::contested();
         throne.lead(
@@ -102,11 +113,16 @@ impl World {
         });
         context.nodes.synced().await;
         context.services.synced().await;
+        let running = if pool.is_some() {
+            Running::Both
+        } else {
+            Running::One(BackendName::Cloud)
+        };
         let backends = Backends {
             cloud: Some(BrokerBackend::new(caller)),
-            keepalived: None::<Absent>,
+            keepalived: pool,
         };
-        controller::start(&context, rules(), backends, pace);
+        controller::start(&context, rules(running), backends, pace);
         Self {
             api,
             broker,
@@ -182,9 +198,9 @@ fn settings(broker: &FakeBroker) -> Settings {
     Settings::try_from(CommandLine::read(argv.map(OsString::from)).unwrap().flags).unwrap()
 }
 
-fn rules() -> Rules {
+fn rules(running: Running) -> Rules {
     Rules {
-        running: Running::One(BackendName::Cloud),
+        running,
         dialect: Dialect {
             kind: dialect::Kind::Apache as i32,
             cluster_name: "kubernetes".to_owned(),

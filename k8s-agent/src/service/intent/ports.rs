@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
 use proto::v1::WishPort;
 use proto::v1::wish_port::Protocol;
 
+use crate::events::Reason;
 use crate::service::annotations::{self, Problem};
 use crate::service::backend::{BackendName, Notice};
 
@@ -102,8 +103,8 @@ fn without_proxy_protocol(ports: &[WishPort]) -> Option<Notice> {
         .map(|port| port.name.as_str())
         .collect();
     (!names.is_empty()).then(|| {
-        Notice::normal(
-            "ProxyProtocolIgnored",
+        Notice::of(
+            &Reason::PROXY_PROTOCOL_IGNORED,
             annotations::field(annotations::PROXY_PROTOCOL),
             format!("holds for TCP ports only, not for {}", names.join(", ")),
         )

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use ipnet::{IpNet, Ipv4Net};
 use k8s_openapi::api::core::v1::ServiceSpec;
 
+use crate::events::Reason;
 use crate::service::annotations::{self, Networks, Problem, Settings};
 use crate::service::backend::Notice;
 
@@ -90,8 +91,8 @@ impl Merge {
         let listed = match networks {
             Networks::Unset => return None,
             Networks::Empty => {
-                self.notices.push(Notice::warning(
-                    "SourceCidrsEmpty",
+                self.notices.push(Notice::of(
+                    &Reason::SOURCE_CIDRS_EMPTY,
                     field,
                     "is empty, which restricts nothing; remove the annotation, or name networks",
                 ));
@@ -118,8 +119,8 @@ impl Merge {
                 "names IPv6 networks only, and the address is IPv4: nobody could get in; add IPv4 networks",
             ));
         } else {
-            self.notices.push(Notice::warning(
-                "LoadBalancerSourceRangesIgnored",
+            self.notices.push(Notice::of(
+                &Reason::SOURCE_RANGES_IGNORED,
                 field,
                 format!("{} left out, since the address is IPv4", ipv6.join(", ")),
             ));

@@ -7,6 +7,7 @@ use proto::v1::wish::Algorithm;
 use proto::v1::{Wish, WishPort};
 
 use super::Rules;
+use crate::events::Reason;
 use crate::service::annotations::{self, Problem, Settings, Spread};
 use crate::service::backend::{BackendName, Notice};
 
@@ -100,8 +101,8 @@ impl Composer<'_> {
             (None, None) => return String::new(),
             (Some(address), hidden) => {
                 if let Some(hidden) = hidden.filter(|hidden| *hidden != address) {
-                    self.notices.push(Notice::warning(
-                        "AddressHidden",
+                    self.notices.push(Notice::of(
+                        &Reason::ADDRESS_HIDDEN,
                         "spec.loadBalancerIP",
                         format!(
                             "{hidden} is not used, since the annotation {} asks for {address}",
@@ -143,8 +144,8 @@ impl Composer<'_> {
 
     fn mention_what_has_no_effect(&mut self, spec: &ServiceSpec) {
         for name in &self.settings.without_effect {
-            self.notices.push(Notice::warning(
-                "AnnotationIgnored",
+            self.notices.push(Notice::of(
+                &Reason::ANNOTATION_IGNORED,
                 annotations::field(name),
                 "has no effect; spec.sessionAffinity: ClientIP keeps a client with one node",
             ));
@@ -157,8 +158,8 @@ impl Composer<'_> {
         if let Some(seconds) = timeout.filter(|seconds| *seconds != DEFAULT_AFFINITY_SECONDS)
             && self.backend == BackendName::Cloud
         {
-            self.notices.push(Notice::normal(
-                "SessionAffinityTimeoutIgnored",
+            self.notices.push(Notice::of(
+                &Reason::AFFINITY_TIMEOUT_IGNORED,
                 "spec.sessionAffinityConfig.clientIP.timeoutSeconds",
                 format!(
                     "the load balancer keeps a client with its node without a time limit, not for {seconds} s"

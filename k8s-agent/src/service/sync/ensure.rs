@@ -86,6 +86,13 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             Err(setback) => return self.set_back(&service, setback),
         };
         self.record.asked = Some(Arc::clone(&service));
+        let chosen = errand.wanted.backend;
+        if let Some(other) = self.record.other_backend(chosen)
+            && let Err(unfinished) = self.leave(other, &service).await
+        {
+            return unfinished;
+        }
+        self.record.backend = Some(chosen);
         self.carry_out(service, &errand).await
     }
 
@@ -127,8 +134,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         for _ in 0..MOVES {
             let began = clock::now();
             let Some(answer) = self.ask(&service, errand).await else {
-                // The Service wants something else now.
-                return Outcome::After(Duration::ZERO).into();
+                return self.interrupted();
             };
             self.count("ensure", answer.as_ref().map(|answer| &answer.outcome), began);
             let (settled, notes) = match answer {
@@ -172,6 +178,15 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         Outcome::After(MOVE_RETRY).into()
     }
 
+    /// The Service wants something else now, or this process does not lead any more.
+    fn interrupted(&self) -> Looked {
+        if self.syncer.leadership.may_write() {
+            Outcome::After(Duration::ZERO).into()
+        } else {
+            Outcome::Done.into()
+        }
+    }
+
     /// One call. Nothing if the Service wants something else meanwhile.
     async fn ask(&self, service: &Arc<Service>, errand: &Errand) -> Option<Result<Answer<Settled>, Fault>> {
         let reference = intent::reference(service)?;
@@ -192,7 +207,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         };
         let asked = self.syncer.backends.ensure(errand.wanted.backend, order);
         tokio::select! {
-            answer = self.syncer.leadership.hold(asked) => answer.ok(),
+            answer = self.syncer.leadership.hold(asked) => answer.ok().filter(|_| self.syncer.leadership.may_write()),
             () = running.interrupted.cancelled() => None,
         }
     }
@@ -340,10 +355,9 @@ impl Errand {
     fn notices(&self) -> impl Iterator<Item = Notice> {
         let balanced = (self.wanted.backend == BackendName::Cloud).then(|| {
             let empty = self.members.wish.is_empty().then(|| {
-                let word = Reason::UNAVAILABLE_LOAD_BALANCER.word;
                 let text =
                     "there are no available nodes for this load balancer; members that it has are kept";
-                Notice::warning(word, "", text)
+                Notice::of(&Reason::UNAVAILABLE_LOAD_BALANCER, "", text)
             });
             self.members.notices.clone().into_iter().chain(empty)
         });

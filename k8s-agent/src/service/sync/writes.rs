@@ -15,6 +15,7 @@ use crate::queue::Outcome;
 use crate::service::backend::Backend;
 use crate::service::intent::is_published;
 use crate::service::status::{self, Trouble};
+use crate::watch::Watched as _;
 
 /// Name under which the fields that we write are managed.
 const FIELD_MANAGER: &str = "k8s-agent";
@@ -50,7 +51,8 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             .hold(api.patch_status(&self.key.name, &params, &patch))
             .await;
         match written {
-            Ok(Ok(written)) => {
+            Ok(Ok(mut written)) => {
+                written.trim();
                 self.record.wrote(&written);
                 Ok(Arc::new(written))
             }

@@ -1,0 +1,165 @@
+//! Two backends in one process: each Service has one of them, for good.
+
+use std::time::Duration;
+
+use proto::v1::NetworkInfo;
+use serde_json::{Value, json};
+
+use crate::fake_apiserver::FakeApiServer;
+use crate::fake_broker::{FakeBroker, pending};
+use crate::fake_pool::FakePool;
+use crate::service_world::{FINALIZER, PREFIX, World, add_node, quick, service};
+
+async fn world() -> (World, FakePool) {
+    let (api, pool) = (FakeApiServer::new(), FakePool::default());
+    add_node(&api, 1);
+    let world = World::start_beside(Some(pool.clone()), quick(), api, FakeBroker::start().await).await;
+    (world, pool)
+}
+
+fn from_the_pool(name: &str) -> Value {
+    let mut wanted = service(name);
+    wanted["metadata"]["annotations"][format!("{PREFIX}backend")] = json!("keepalived");
+    wanted
+}
+
+fn served_by(world: &World, name: &str) -> Value {
+    world.api.get("services", name).unwrap()["metadata"]["annotations"][format!("{PREFIX}served-by")].clone()
+}
+
+fn is_gone(api: &FakeApiServer) -> Option<()> {
+    api.get("services", "web").is_none().then_some(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_is_the_cloud_s_where_the_network_has_a_load_balancer_and_that_is_recorded() {
+    let (world, pool) = world().await;
+    world.api.create("services", service("web"));
+    assert!(world.served("web").await.starts_with("192.0."));
+    assert_eq!(served_by(&world, "web"), json!("cloud"));
+    assert!(pool.asked().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_gets_an_address_of_the_pool_where_the_network_has_no_load_balancer() {
+    let (api, pool, broker) = (
+        FakeApiServer::new(),
+        FakePool::default(),
+        FakeBroker::start().await,
+    );
+    broker.describe(|description| {
+        description.networks = vec![NetworkInfo {
+            id: "net-1".to_owned(),
+            name: "shared".to_owned(),
+            offers_load_balancer: false,
+        }];
+    });
+    let world = World::start_beside(Some(pool.clone()), quick(), api, broker).await;
+    world.api.create("services", service("web"));
+    world.shows("web", "198.51.100.1").await;
+    assert_eq!(served_by(&world, "web"), json!("keepalived"));
+    assert!(world.broker.heard().ensures.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_asks_for_the_pool_gets_it_and_a_change_of_the_nodes_is_nothing_to_it() {
+    let (world, pool) = world().await;
+    world.api.create("services", from_the_pool("web"));
+    world.shows("web", "198.51.100.1").await;
+    world.told("web", "EnsuredLoadBalancer").await;
+    world.api.create("services", service("cloud"));
+    world.served("cloud").await;
+    add_node(&world.api, 2);
+    world.told("cloud", "UpdatedLoadBalancer").await;
+    world.settles().await;
+    assert_eq!(pool.asked(), ["ensure web"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_published_address_keeps_its_backend_and_an_event_says_so() {
+    let (world, pool) = world().await;
+    world.api.create("services", service("web"));
+    let ip = world.served("web").await;
+    world.api.change("services", "web", |web| {
+        web["metadata"]["annotations"][format!("{PREFIX}backend")] = json!("keepalived");
+    });
+    world.told("web", "BackendKept").await;
+    world.shows("web", &ip).await;
+    assert!(pool.asked().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_backend_began_goes_before_another_one_is_asked() {
+    let (world, pool) = world().await;
+    world.broker.on_ensure(|_| {
+        Ok(pending(
+            Duration::from_millis(50),
+            "JOB_RUNNING",
+            "the address is being taken",
+        ))
+    });
+    world.api.create("services", service("web"));
+    world
+        .broker
+        .wait_for("an ensure", |heard| heard.ensures.first().map(|_| ()))
+        .await;
+    world.api.change("services", "web", |web| {
+        web["metadata"]["annotations"][format!("{PREFIX}backend")] = json!("keepalived");
+    });
+    world.shows("web", "198.51.100.1").await;
+    assert_eq!(world.broker.heard().deletes.len(), 1);
+    assert_eq!(pool.asked(), ["ensure web"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_asks_every_backend_that_may_have_something() {
+    let (world, pool) = world().await;
+    world.api.create("services", from_the_pool("web"));
+    world.shows("web", "198.51.100.1").await;
+    world.api.delete("services", "web");
+    world.api.wait_for("web is gone", is_gone).await;
+    assert_eq!(pool.asked(), ["ensure web", "remove web"]);
+    assert_eq!(
+        world.broker.heard().deletes.len(),
+        1,
+        "the annotation that says who served is no proof"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_waits_for_the_pool_is_woken_by_it() {
+    let (world, pool) = world().await;
+    pool.run_dry();
+    world.api.create("services", from_the_pool("web"));
+    world.told("web", "SyncLoadBalancerFailed").await;
+    world.settles().await;
+    pool.refill("default", "web");
+    world.shows("web", "198.51.100.1").await;
+    let web = world.api.get("services", "web").unwrap();
+    assert_eq!(web["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!(web["status"]["conditions"][0]["status"], json!("True"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_word_of_the_broker_a_new_service_waits_and_says_nothing_at_once() {
+    let (api, pool, broker) = (
+        FakeApiServer::new(),
+        FakePool::default(),
+        FakeBroker::start().await,
+    );
+    broker.describe(|description| description.networks.clear());
+    let world = World::start_beside(Some(pool.clone()), quick(), api, broker).await;
+    world.api.create("services", service("web"));
+    world.api.create("services", from_the_pool("other"));
+    world.shows("other", "198.51.100.1").await;
+    assert!(world.api.writes("services/web").is_empty());
+    world.broker.describe(|description| {
+        description.networks = vec![NetworkInfo {
+            id: "net-1".to_owned(),
+            name: "guests".to_owned(),
+            offers_load_balancer: true,
+        }];
+    });
+    world.served("web").await;
+    assert_eq!(served_by(&world, "web"), json!("cloud"));
+}
