@@ -69,7 +69,7 @@ pub(crate) fn is_signed(pairs: &Pairs, secret: &str, demands: Demands, now: Stam
         let Some(expires) = value(pairs, "expires").and_then(Stamp::parse) else {
             return false;
         };
-        let latest = now.plus(std::time::Duration::from_secs(15 * 60));
+        let latest = now.plus(std::time::Duration::from_mins(15));
         if expires < now || demands.timestamps && expires > latest {
             return false;
         }

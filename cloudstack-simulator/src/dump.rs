@@ -3,7 +3,7 @@
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::state::{AddressState, JobStatus, Owner, World};
+use crate::state::{AddressState, JobStatus, Owner, Tag, World};
 
 /// Everything that callers can make, and the machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -143,75 +143,18 @@ pub struct MachineRow {
 impl Dump {
     /// Takes the picture.
     pub(crate) fn of(world: &World) -> Self {
-        let owner = |owner: Owner| owner_text(world, owner);
-        let address = |id: Uuid| {
-            world
-                .addresses
-                .get(id)
-                .map(|row| row.address.clone())
-                .unwrap_or_default()
+        let tag = |tag: &Tag| TagRow {
+            resource: tag.resource,
+            kind: tag.kind.into(),
+            key: tag.key.clone(),
+            value: tag.value.clone(),
         };
-        let network = |id: Uuid| world.networks.get(id).map(|row| row.name.clone());
-        let machine = |id: Uuid| {
-            world
-                .machines
-                .get(id)
-                .map_or_else(|| id.to_string(), |row| row.name.clone())
-        };
-        let taken = world
-            .addresses
-            .iter()
-            .filter(|row| row.state != AddressState::Free && !row.system && row.for_virtual_network);
         Self {
-            addresses: taken
-                .map(|row| AddressRow {
-                    id: row.id,
-                    address: row.address.clone(),
-                    state: row.state.text().into(),
-                    owner: row.owner.map(owner).unwrap_or_default(),
-                    network: row.network.and_then(network),
-                    vpc: row
-                        .vpc
-                        .and_then(|id| world.vpcs.get(id))
-                        .map(|vpc| vpc.name.clone()),
-                    source_nat: row.source_nat,
-                })
-                .collect(),
-            rules: world
-                .rules
-                .iter()
-                .map(|row| {
-                    let mut members: Vec<String> =
-                        row.members.iter().map(|member| machine(member.machine)).collect();
-                    members.sort();
-                    RuleRow {
-                        id: row.id,
-                        name: row.name.clone(),
-                        description: row.description.clone(),
-                        address: address(row.address),
-                        public_port: row.public_port,
-                        private_port: row.private_port,
-                        algorithm: row.algorithm.clone(),
-                        protocol: row.protocol.clone(),
-                        sources: row.sources.clone(),
-                        state: row.state.text().into(),
-                        owner: owner(row.owner),
-                        members,
-                    }
-                })
-                .collect(),
+            addresses: address_rows(world),
+            rules: rule_rows(world),
             firewall_rules: firewall_rows(world),
             acl_items: acl_rows(world),
-            tags: world
-                .tags
-                .iter()
-                .map(|tag| TagRow {
-                    resource: tag.resource,
-                    kind: tag.kind.into(),
-                    key: tag.key.clone(),
-                    value: tag.value.clone(),
-                })
-                .collect(),
+            tags: world.tags.iter().map(tag).collect(),
             machines: machine_rows(world),
             pending_jobs: world
                 .jobs
@@ -225,6 +168,69 @@ impl Dump {
     pub fn acquired(&self) -> impl Iterator<Item = &AddressRow> {
         self.addresses.iter().filter(|row| !row.source_nat)
     }
+}
+
+fn address_rows(world: &World) -> Vec<AddressRow> {
+    let taken = world
+        .addresses
+        .iter()
+        .filter(|row| row.state != AddressState::Free && !row.system && row.for_virtual_network);
+    taken
+        .map(|row| AddressRow {
+            id: row.id,
+            address: row.address.clone(),
+            state: row.state.text().into(),
+            owner: row
+                .owner
+                .map(|owner| owner_text(world, owner))
+                .unwrap_or_default(),
+            network: row
+                .network
+                .and_then(|id| world.networks.get(id))
+                .map(|network| network.name.clone()),
+            vpc: row
+                .vpc
+                .and_then(|id| world.vpcs.get(id))
+                .map(|vpc| vpc.name.clone()),
+            source_nat: row.source_nat,
+        })
+        .collect()
+}
+
+fn address_text(world: &World, id: Uuid) -> String {
+    world
+        .addresses
+        .get(id)
+        .map(|row| row.address.clone())
+        .unwrap_or_default()
+}
+
+fn rule_rows(world: &World) -> Vec<RuleRow> {
+    let machine = |id: Uuid| {
+        world
+            .machines
+            .get(id)
+            .map_or_else(|| id.to_string(), |row| row.name.clone())
+    };
+    let rows = world.rules.iter().map(|row| {
+        let mut members: Vec<String> = row.members.iter().map(|member| machine(member.machine)).collect();
+        members.sort();
+        RuleRow {
+            id: row.id,
+            name: row.name.clone(),
+            description: row.description.clone(),
+            address: address_text(world, row.address),
+            public_port: row.public_port,
+            private_port: row.private_port,
+            algorithm: row.algorithm.clone(),
+            protocol: row.protocol.clone(),
+            sources: row.sources.clone(),
+            state: row.state.text().into(),
+            owner: owner_text(world, row.owner),
+            members,
+        }
+    });
+    rows.collect()
 }
 
 fn owner_text(world: &World, owner: Owner) -> String {

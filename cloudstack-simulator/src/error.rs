@@ -56,9 +56,8 @@ impl ApiError {
     /// 431 for an id that names nothing.
     pub(crate) fn no_entity(command: &str, parameter: &str, value: &str) -> Self {
         Self::parameter(format!(
-            "Unable to execute API command {} due to invalid value. Invalid parameter {parameter} value={value} due to incorrect long value \
-             format, or entity does not exist or due to incorrect parameter annotation for the field in api cmd class.",
-            command
+            "Unable to execute API command {command} due to invalid value. Invalid parameter {parameter} value={value} due to incorrect long value \
+             format, or entity does not exist or due to incorrect parameter annotation for the field in api cmd class."
         ))
     }
 

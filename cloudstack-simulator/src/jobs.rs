@@ -16,7 +16,7 @@ use crate::gate::Hold;
 use crate::lock::{Held, LockKey};
 use crate::router::Command;
 use crate::server::Server;
-use crate::state::{Job, JobStatus, Row as _, World};
+use crate::state::{Job, JobStatus, RoleKind, World};
 
 /// The second phase.
 pub(crate) type Work =
@@ -131,30 +131,8 @@ pub(crate) async fn start(
     }
     let started = start(&mut server.world.lock(), &call)?;
     drop(held);
-    let id = wanted.unwrap_or_else(|| Uuid::from_bytes(rand::random::<[u8; 16]>()).into_v4());
-    let root = call.caller.kind == crate::state::RoleKind::Root;
-    let job = Job {
-        id,
-        account: call.caller.account,
-        user: call.caller.user,
-        class: spec.class_for(root),
-        instance: started.instance,
-        created: Stamp::now(),
-        completed: None,
-        status: JobStatus::Pending,
-    };
-    {
-        let mut world = server.world.lock();
-        if world.jobs.get(id).is_some() {
-            // The object of the first phase stays, without a job.
-            return Err(ApiError::internal(format!(
-                "Duplicate entry '{id}' for key 'async_job.uuid'"
-            )));
-        }
-        let id = job.id();
-        world.jobs.insert(job);
-        debug_assert!(world.jobs.get(id).is_some());
-    }
+    let id = wanted.unwrap_or_else(new_id);
+    record(server, spec, &call, (id, started.instance))?;
     let fail = call.fail_job;
     let run = Arc::new(JobRun {
         server: Arc::clone(server),
@@ -179,6 +157,32 @@ pub(crate) async fn start(
     })
 }
 
+/// Writes the job down. An id that is taken is an error, and the object of the first phase stays without a job.
+fn record(
+    server: &Server,
+    spec: &Spec,
+    call: &Call,
+    (id, instance): (Uuid, Option<(&'static str, Option<Uuid>)>),
+) -> Result<(), ApiError> {
+    let mut world = server.world.lock();
+    if world.jobs.get(id).is_some() {
+        return Err(ApiError::internal(format!(
+            "Duplicate entry '{id}' for key 'async_job.uuid'"
+        )));
+    }
+    world.jobs.insert(Job {
+        id,
+        account: call.caller.account,
+        user: call.caller.user,
+        class: spec.class_for(call.caller.kind == RoleKind::Root),
+        instance,
+        created: Stamp::now(),
+        completed: None,
+        status: JobStatus::Pending,
+    });
+    Ok(())
+}
+
 fn finish(run: &JobRun, result: Result<Value, JobError>) {
     run.world(|world| {
         if let Some(job) = world.jobs.get_mut(run.id()) {
@@ -192,18 +196,7 @@ fn finish(run: &JobRun, result: Result<Value, JobError>) {
     run.server.settled.notify_waiters();
 }
 
-trait IntoV4 {
-    fn into_v4(self) -> Uuid;
-}
-
-impl IntoV4 for Uuid {
-    /// Marks random bits as a random UUID.
-    fn into_v4(self) -> Uuid {
-        uuid::Builder::from_random_bytes(self.into_bytes()).into_uuid()
-    }
-}
-
 /// A new random id.
 pub(crate) fn new_id() -> Uuid {
-    Uuid::from_bytes(rand::random::<[u8; 16]>()).into_v4()
+    uuid::Builder::from_random_bytes(rand::random()).into_uuid()
 }

@@ -44,6 +44,11 @@
 //! | `POST /simulator/machines` | `{"name":"node-4","network":"k8s","address":"127.101.0.14"}` adds a machine |
 //! | `POST /simulator/machines/NAME/start`, `stop`, `destroy`, `expunge` | at once, without a job |
 //!
+//! # Time
+//!
+//! Without options nothing is slow, but a lost lock costs 5 s as on the server ([`Options::lock_scale`]). [`Delays`] make jobs slow; [`Handle::hold_jobs`]
+//! makes them stand still at a chosen point until a test releases them, which needs no clock.
+//!
 //! # Data path
 //!
 //! With HAProxy the load balancers are real: public addresses and machines are loopback addresses, and bytes flow from one to the other as through the

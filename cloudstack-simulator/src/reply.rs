@@ -1,5 +1,7 @@
 //! Answers on the wire: JSON when asked for, else XML.
 
+use std::fmt::Write as _;
+
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -63,13 +65,13 @@ pub(crate) fn api(answer: Answer, format: Format, version: &str) -> Reply {
             } else {
                 String::new()
             };
-            body.push_str(&format!("<{envelope}{attribute}>"));
+            let _ = write!(body, "<{envelope}{attribute}>");
             let mut content = answer.result.unwrap_or_else(|error| error_body(&error));
             if let Value::Object(fields) = &mut content {
                 fields.remove("uuidList");
             }
             xml(&mut body, &content);
-            body.push_str(&format!("</{envelope}>"));
+            let _ = write!(body, "</{envelope}>");
             ("text/xml;charset=utf-8", body)
         }
     };
@@ -96,7 +98,9 @@ fn xml(out: &mut String, value: &Value) {
             for (name, value) in fields {
                 match value {
                     Value::Array(entries) => entries.iter().for_each(|entry| element(out, name, entry)),
-                    _ => element(out, name, value),
+                    Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                        element(out, name, value);
+                    }
                 }
             }
         }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
 use uuid::Uuid;
 
 use crate::error::ApiError;
@@ -169,8 +168,7 @@ impl Args {
                 }
                 if value.chars().count() > most {
                     return Err(ApiError::parameter(format!(
-                        "Unable to execute API command {} due to invalid value. Value greater than max allowed length {most} for param: {field}",
-                        command
+                        "Unable to execute API command {command} due to invalid value. Value greater than max allowed length {most} for param: {field}"
                     )));
                 }
                 Ok(())
@@ -282,14 +280,6 @@ impl Args {
             .map(|entry| (entry.get("key").cloned(), entry.get("value").cloned()))
             .collect()
     }
-
-    /// Everything as given, for the log.
-    pub(crate) fn as_json(&self) -> Value {
-        self.values
-            .iter()
-            .map(|(name, value)| (name.clone(), Value::String(value.clone())))
-            .collect()
-    }
 }
 
 fn check_int(command: &str, param: &Param, value: &str) -> Result<(), ApiError> {
@@ -314,8 +304,7 @@ fn check_int(command: &str, param: &Param, value: &str) -> Result<(), ApiError> 
 
 fn missing(command: &str, name: &str) -> ApiError {
     ApiError::parameter(format!(
-        "Unable to execute API command {} due to missing parameter {name}",
-        command
+        "Unable to execute API command {command} due to missing parameter {name}"
     ))
 }
 

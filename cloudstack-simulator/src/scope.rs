@@ -44,7 +44,6 @@ impl Scope {
             .map(|domain| domain.path.clone())
             .unwrap_or_default();
         Ok(match call.caller.kind {
-            RoleKind::User => Self::Account(caller),
             RoleKind::DomainAdmin if by_id => Self::Tree { path, projects: true },
             RoleKind::DomainAdmin if all => Self::Tree {
                 path,
@@ -52,7 +51,7 @@ impl Scope {
             },
             RoleKind::Root if by_id => Self::Everything { projects: true },
             RoleKind::Root if all => Self::Everything { projects: false },
-            RoleKind::DomainAdmin | RoleKind::Root => Self::Account(caller),
+            RoleKind::User | RoleKind::DomainAdmin | RoleKind::Root => Self::Account(caller),
         })
     }
 
@@ -60,18 +59,18 @@ impl Scope {
     pub(crate) fn has(&self, world: &World, owner: Owner) -> bool {
         match (self, owner) {
             (Self::Account(id), Owner::Account(of)) | (Self::Project(id), Owner::Project(of)) => *id == of,
-            (Self::Account(_), Owner::Project(_)) | (Self::Project(_), Owner::Account(_)) => false,
             (Self::Projects { projects, .. }, Owner::Project(of)) => projects.contains(&of),
             (Self::Projects { account, .. }, Owner::Account(of)) => *account == Some(of),
             (
-                Self::Tree { projects: false, .. } | Self::Everything { projects: false },
+                Self::Account(_) | Self::Tree { projects: false, .. } | Self::Everything { projects: false },
                 Owner::Project(_),
-            ) => false,
+            )
+            | (Self::Project(_), Owner::Account(_))
+            | (Self::Account(_) | Self::Project(_) | Self::Projects { .. }, Owner::Domain(_)) => false,
             (Self::Tree { path, .. }, _) => world
                 .domain_of(owner)
                 .is_some_and(|domain| within(&domain.path, path)),
             (Self::Everything { .. }, _) => true,
-            (_, Owner::Domain(_)) => false,
         }
     }
 }

@@ -90,44 +90,10 @@ fn create(world: &mut World, call: &Call) -> Result<Started, ApiError> {
     if let Some(owner) = owner_of(world, list) {
         call.must_own(world, owner)?;
     }
-    let sources = match args.list("cidrlist") {
-        Some(entries) => {
-            if let Some(bad) = no_network(&entries) {
-                return Err(ApiError::parameter(format!(
-                    "Source cidrs formatting error {bad}"
-                )));
-            }
-            entries.join(",")
-        }
-        None => "0.0.0.0/0,::/0".to_owned(),
-    };
     let protocol = args.text("protocol").unwrap_or_default().to_owned();
+    let sources = sources(args)?.unwrap_or_else(|| "0.0.0.0/0,::/0".to_owned());
     check_protocol(&protocol)?;
-    let taken = |number: i64| {
-        world
-            .acl_items
-            .iter()
-            .any(|item| item.list == list && item.number == number)
-    };
-    let number = match args.int("number") {
-        Some(number) if number < 1 => {
-            return Err(ApiError::invalid(format!(
-                "Invalid number [{number}]. Number cannot be < 1"
-            )));
-        }
-        Some(number) if taken(number) => return Err(ApiError::invalid(number_taken(number, list))),
-        Some(number) => number,
-        None => {
-            world
-                .acl_items
-                .iter()
-                .filter(|item| item.list == list)
-                .map(|item| item.number)
-                .max()
-                .unwrap_or(0)
-                + 1
-        }
-    };
+    let number = new_number(world, args, list)?;
     let item = AclItem {
         id: new_id(),
         list,
@@ -152,6 +118,40 @@ fn create(world: &mut World, call: &Call) -> Result<Started, ApiError> {
         Started::job(move |run| async move { applied(&run, id, "Failed to create network ACL Item").await })
             .created("NetworkAclItem", id),
     )
+}
+
+/// The given networks, checked.
+fn sources(args: &Args) -> Result<Option<String>, ApiError> {
+    let Some(entries) = args.list("cidrlist") else {
+        return Ok(None);
+    };
+    match no_network(&entries) {
+        Some(bad) => Err(ApiError::parameter(format!(
+            "Source cidrs formatting error {bad}"
+        ))),
+        None => Ok(Some(entries.join(","))),
+    }
+}
+
+/// The given number if it is free, else the one after the highest.
+fn new_number(world: &World, args: &Args, list: Uuid) -> Result<i64, ApiError> {
+    let numbers = || {
+        world
+            .acl_items
+            .iter()
+            .filter(|item| item.list == list)
+            .map(|item| item.number)
+    };
+    match args.int("number") {
+        Some(number) if number < 1 => Err(ApiError::invalid(format!(
+            "Invalid number [{number}]. Number cannot be < 1"
+        ))),
+        Some(number) if numbers().any(|taken| taken == number) => {
+            Err(ApiError::invalid(number_taken(number, list)))
+        }
+        Some(number) => Ok(number),
+        None => Ok(numbers().max().unwrap_or(0) + 1),
+    }
 }
 
 fn number_taken(number: i64, list: Uuid) -> String {
@@ -333,13 +333,8 @@ fn merged(world: &World, item: &AclItem, args: &Args) -> Result<AclItem, ApiErro
         check_protocol(protocol)?;
         protocol.clone_into(&mut new.protocol);
     }
-    if let Some(entries) = args.list("cidrlist") {
-        if let Some(bad) = no_network(&entries) {
-            return Err(ApiError::parameter(format!(
-                "Source cidrs formatting error {bad}"
-            )));
-        }
-        new.sources = entries.join(",");
+    if let Some(sources) = sources(args)? {
+        new.sources = sources;
     }
     if let Some(ports) = ports(args, &new.protocol)? {
         new.ports = Some(ports);

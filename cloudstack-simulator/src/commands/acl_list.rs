@@ -200,7 +200,7 @@ fn list(world: &World, call: &Call) -> Result<Value, ApiError> {
         vpc = vpc.or(network.vpc);
     }
     let scope = Scope::of(world, call, args.id("id").is_some())?;
-    let word = args.filled("keyword").map(str::to_lowercase);
+    let keyword = args.filled("keyword").map(str::to_lowercase);
     let rows = world.acl_lists.iter().rev().filter(|list| {
         let visible = match (list.vpc, vpc) {
             (None, _) => true,
@@ -213,12 +213,12 @@ fn list(world: &World, call: &Call) -> Result<Value, ApiError> {
             && args
                 .filled("name")
                 .is_none_or(|name| list.name.eq_ignore_ascii_case(name))
-            && word.as_ref().is_none_or(|word| {
-                super::rule_list::like(&list.name, word)
+            && keyword.as_ref().is_none_or(|keyword| {
+                super::rule_list::like(&list.name, keyword)
                     || list
                         .description
                         .as_ref()
-                        .is_some_and(|text| super::rule_list::like(text, word))
+                        .is_some_and(|text| super::rule_list::like(text, keyword))
             })
     });
     let shown = rows.map(|list| Value::Object(world.show_acl_list(list, call.reader())));

@@ -157,21 +157,18 @@ fn configure_router(server: &Arc<Server>, call: &Call) -> Result<Value, ApiError
         .and_then(|millis| millis.parse().ok())
         .map_or(Duration::ZERO, Duration::from_millis);
     let refuse = value == "result:fail" || value == "result:fault";
-    let number = match known.iter_mut().find(|behaviour| behaviour.command == command) {
-        Some(behaviour) => {
-            behaviour.wait = wait;
-            behaviour.refuse = refuse;
-            behaviour.number
-        }
-        None => {
-            known.push(Behaviour {
-                command: command.clone(),
-                wait,
-                refuse,
-                number: next,
-            });
-            next
-        }
+    let number = if let Some(behaviour) = known.iter_mut().find(|behaviour| behaviour.command == command) {
+        behaviour.wait = wait;
+        behaviour.refuse = refuse;
+        behaviour.number
+    } else {
+        known.push(Behaviour {
+            command: command.clone(),
+            wait,
+            refuse,
+            number: next,
+        });
+        next
     };
     Ok(json!({ "null": { "id": number, "podid": 1, "clusterid": 1, "zoneid": 1, "name": command } }))
 }

@@ -9,7 +9,7 @@ use crate::dispatch::{self, Call};
 use crate::error::ApiError;
 use crate::request::{Entity, IdArg, Kind, Param, TEXT, may};
 use crate::server::Server;
-use crate::state::show::object;
+use crate::state::show::{object, strip};
 use crate::state::{Object, Owner, Plain, Project, RoleKind, World};
 use crate::throttle::Limit;
 
@@ -104,7 +104,7 @@ fn fits(call: &Call, row: &Plain) -> bool {
 
 fn without(mut fields: Object, names: &[&str], when: bool) -> Value {
     if when {
-        names.iter().for_each(|name| drop(fields.remove(*name)));
+        strip(&mut fields, names);
     }
     Value::Object(fields)
 }
@@ -203,7 +203,7 @@ fn show_project(world: &World, project: &Project, brief: bool) -> Object {
 }
 
 fn service_offerings(world: &World, call: &Call) -> Result<Value, ApiError> {
-    let used = call
+    let present = call
         .args
         .uuid("virtualmachineid")
         .and_then(|id| world.machines.get(id))
@@ -211,7 +211,7 @@ fn service_offerings(world: &World, call: &Call) -> Result<Value, ApiError> {
     let rows = world
         .service_offerings
         .iter()
-        .filter(|row| fits(call, row) && used.as_ref().is_none_or(|used| *used != json!(row.id)));
+        .filter(|row| fits(call, row) && present.as_ref().is_none_or(|present| *present != json!(row.id)));
     let user = call.caller.kind == RoleKind::User;
     dispatch::list(
         world,

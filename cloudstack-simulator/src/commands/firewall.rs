@@ -81,15 +81,7 @@ fn create(world: &mut World, call: &Call) -> Result<Started, ApiError> {
             world.addresses.number(id)
         )));
     };
-    let sources = match args.list("cidrlist") {
-        Some(entries) if !entries.is_empty() => entries,
-        _ => vec!["0.0.0.0/0".to_owned()],
-    };
-    if let Some(bad) = no_network(&sources) {
-        return Err(ApiError::parameter(format!(
-            "Source CIDRs formatting error {bad}"
-        )));
-    }
+    let sources = sources(call)?;
     call.must_own(world, owner)?;
     let protocol = args.text("protocol").unwrap_or_default().to_lowercase();
     if !["tcp", "udp", "icmp"].contains(&protocol.as_str()) {
@@ -97,16 +89,16 @@ fn create(world: &mut World, call: &Call) -> Result<Started, ApiError> {
             "Protocol {protocol} is not supported in zone 1"
         )));
     }
-    if address.vpc.is_some()
-        || !world
-            .networks
-            .get(network)
-            .is_some_and(|network| network.has("Firewall"))
-    {
-        return Err(ApiError::invalid(format!(
+    let served = world
+        .networks
+        .get(network)
+        .is_some_and(|network| network.has("Firewall"));
+    if address.vpc.is_some() || !served {
+        let text = format!(
             "There is no new provider for IP {} of service Firewall!",
             address.address
-        )));
+        );
+        return Err(ApiError::invalid(text));
     }
     let (ports, icmp) = details(call, &protocol)?;
     let rule = FirewallRule {
@@ -131,6 +123,18 @@ fn create(world: &mut World, call: &Call) -> Result<Started, ApiError> {
     let rule_id = rule.id;
     world.firewall_rules.insert(rule);
     Ok(Started::job(move |run| async move { created(&run, rule_id).await }).created("FirewallRule", rule_id))
+}
+
+/// The given networks, else everybody.
+fn sources(call: &Call) -> Result<Vec<String>, ApiError> {
+    let given = call.args.list("cidrlist").filter(|entries| !entries.is_empty());
+    let sources = given.unwrap_or_else(|| vec!["0.0.0.0/0".to_owned()]);
+    match no_network(&sources) {
+        Some(bad) => Err(ApiError::parameter(format!(
+            "Source CIDRs formatting error {bad}"
+        ))),
+        None => Ok(sources),
+    }
 }
 
 /// Ports or ICMP fields of a new rule.

@@ -67,8 +67,23 @@ pub(super) fn provider_takes(world: &World, network: Uuid, protocol: Option<&str
 }
 
 fn create(world: &mut World, call: &Call) -> Result<Started, ApiError> {
-    let args = &call.args;
-    let address = match args.id("publicipid") {
+    let address = address_of(world, call)?;
+    let rule = new_rule(world, call, &address)?;
+    of_balancer(world, address.id, rule.public_port)?;
+    let opens = call.args.flag("openfirewall").unwrap_or(address.vpc.is_none());
+    let id = rule.id;
+    occupy(world, &address, rule.network);
+    let opened = opens && open(world, &rule);
+    world.rules.insert(rule);
+    Ok(
+        Started::job(move |run| async move { created(&run, id, (opens, opened)).await })
+            .created("FirewallRule", id),
+    )
+}
+
+/// The address of a call, which must be taken.
+fn address_of(world: &World, call: &Call) -> Result<Address, ApiError> {
+    let id = match call.args.id("publicipid") {
         None => {
             return Err(ApiError::invalid(
                 "Can't define IP owner. Either specify account/domainId or publicIpId",
@@ -79,47 +94,51 @@ fn create(world: &mut World, call: &Call) -> Result<Started, ApiError> {
                 "Unable to create load balancer rule, invalid IP address ID -1",
             ));
         }
-        Some(IdArg::Is(id)) => world
-            .addresses
-            .get(id)
-            .cloned()
-            .ok_or_else(|| call.gone("publicipid", id))?,
+        Some(IdArg::Is(id)) => id,
     };
-    let owner = address.owner.filter(|_| !address.system).ok_or_else(|| {
-        ApiError::invalid(format!(
-            "Unable to create load balancer rule, invalid IP address ID {}",
-            world.addresses.number(address.id)
-        ))
-    })?;
+    let address = world
+        .addresses
+        .get(id)
+        .cloned()
+        .ok_or_else(|| call.gone("publicipid", id))?;
+    if address.owner.is_none() || address.system {
+        let number = world.addresses.number(id);
+        return Err(ApiError::invalid(format!(
+            "Unable to create load balancer rule, invalid IP address ID {number}"
+        )));
+    }
+    Ok(address)
+}
+
+/// The rule that a call describes, with everything checked but the conflict with others.
+fn new_rule(world: &World, call: &Call, address: &Address) -> Result<Rule, ApiError> {
+    let args = &call.args;
+    let owner = address.owner.ok_or_else(ApiError::denied)?;
     call.must_own(world, owner)?;
-    let (public, private) = ports(call)?;
+    let (public_port, private_port) = ports(call)?;
     let protocol = match args.text("protocol") {
         Some(given) if PROTOCOLS.contains(&given.to_lowercase().as_str()) => Some(given.to_lowercase()),
         Some(given) => return Err(ApiError::parameter(bad_protocol(given))),
         None => None,
     };
-    let sources = match args.list("cidrlist") {
-        Some(entries) => Some(
-            of_new_balancer(&entries)
-                .map_err(|entry| ApiError::parameter(format!("CIDR [{entry}] is invalid.")))?,
-        ),
-        None => None,
-    };
-    let network = network_of(world, call, &address)?;
-    check_port(world, &address, network, (public, protocol.as_deref()))?;
+    let bad_source = |entry| ApiError::parameter(format!("CIDR [{entry}] is invalid."));
+    let sources = args
+        .list("cidrlist")
+        .map(|entries| of_new_balancer(&entries).map_err(bad_source))
+        .transpose()?;
+    let network = network_of(world, call, address)?;
+    check_port(world, address, network, (public_port, protocol.as_deref()))?;
     let name = args.text("name").unwrap_or_default().to_owned();
     if name.chars().any(|c| u32::from(c) > 0xffff) {
         return Err(ApiError::runtime("incorrect string value for a column"));
     }
-    of_balancer(world, address.id, public)?;
-    let opens = args.flag("openfirewall").unwrap_or(address.vpc.is_none());
-    let rule = Rule {
+    Ok(Rule {
         id: new_id(),
         name,
         description: args.text("description").map(str::to_owned),
         address: address.id,
-        public_port: public,
-        private_port: private,
+        public_port,
+        private_port,
         algorithm: args.text("algorithm").unwrap_or_default().to_owned(),
         protocol,
         sources,
@@ -127,15 +146,7 @@ fn create(world: &mut World, call: &Call) -> Result<Started, ApiError> {
         owner,
         state: RuleState::Add,
         members: Vec::new(),
-    };
-    let id = rule.id;
-    occupy(world, &address, network);
-    let opened = opens && open(world, &rule);
-    world.rules.insert(rule);
-    Ok(
-        Started::job(move |run| async move { created(&run, id, (opens, opened)).await })
-            .created("FirewallRule", id),
-    )
+    })
 }
 
 fn ports(call: &Call) -> Result<(u16, u16), ApiError> {
@@ -286,8 +297,13 @@ async fn created(run: &Arc<JobRun>, id: Uuid, (opens, opened): (bool, bool)) -> 
             .rules
             .get(id)
             .ok_or_else(|| JobError::failed("Failed to create load balancer rule"))?;
+        // The job shows its own copy, whatever happened to the rule meanwhile.
+        let rule = Rule {
+            state: RuleState::Add,
+            ..rule.clone()
+        };
         let reader = crate::state::show::Reader::of(run.caller.kind);
-        Ok(json!({ "loadbalancer": world.show_rule(rule, reader) }))
+        Ok(json!({ "loadbalancer": world.show_rule(&rule, reader) }))
     })
 }
 

@@ -7,7 +7,7 @@ use crate::dispatch::{self, Call};
 use crate::error::ApiError;
 use crate::request::{Entity, Kind, Param, TEXT, may};
 use crate::scope::Scope;
-use crate::state::show::{Reader, object};
+use crate::state::show::{Reader, object, strip};
 use crate::state::{Machine, MachineState, Object, RoleKind, World};
 
 const FILTERS: &[Param] = &[
@@ -117,21 +117,21 @@ fn fits(world: &World, call: &Call, machine: &Machine) -> bool {
         state.eq_ignore_ascii_case(machine.state.text())
             || state.eq_ignore_ascii_case("present") && machine.state != MachineState::Destroyed
     });
-    let has_word = args.filled("keyword").is_none_or(|word| {
-        let word = word.to_lowercase();
+    let has_word = args.filled("keyword").is_none_or(|keyword| {
+        let needle = &keyword.to_lowercase();
         let display = machine
             .shown
             .get("displayname")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        super::rule_list::like(&machine.name, &word)
-            || super::rule_list::like(display, &word)
-            || machine.state.text().eq_ignore_ascii_case(&word)
+        super::rule_list::like(&machine.name, needle)
+            || super::rule_list::like(display, needle)
+            || machine.state.text().eq_ignore_ascii_case(needle)
             || machine
                 .nics
                 .iter()
                 .filter_map(|nic| nic.address.as_ref())
-                .any(|address| super::rule_list::like(address, &word))
+                .any(|address| super::rule_list::like(address, needle))
     });
     in_state
         && has_word
@@ -177,13 +177,11 @@ pub(super) fn show(world: &World, machine: &Machine, details: &Details, reader: 
     let mut fields = machine.shown.clone();
     for (group, names) in GROUPS {
         if !details.has(group) {
-            names.iter().for_each(|name| drop(fields.remove(*name)));
+            strip(&mut fields, names);
         }
     }
     if !details.has("servoff") && !details.has("stats") {
-        ["cpunumber", "cpuspeed", "memory"]
-            .iter()
-            .for_each(|name| drop(fields.remove(*name)));
+        strip(&mut fields, &["cpunumber", "cpuspeed", "memory"]);
     }
     if !details.has("secgrp") {
         fields.insert("securitygroup".into(), json!([]));
@@ -198,9 +196,6 @@ pub(super) fn show(world: &World, machine: &Machine, details: &Details, reader: 
         "lastupdated": machine.updated.map(crate::clock::Stamp::text),
     })));
     fields.extend(world.owner_fields(machine.owner));
-    if let (false, Some(Value::Object(hidden))) = (reader.is_root(), fields.get_mut("details")) {
-        hidden.remove(FREED);
-    }
     fields.insert(
         "tags".into(),
         world
@@ -209,9 +204,7 @@ pub(super) fn show(world: &World, machine: &Machine, details: &Details, reader: 
             .collect(),
     );
     if machine.state != MachineState::Running {
-        ["hostid", "hostname", "hostcontrolstate"]
-            .iter()
-            .for_each(|name| drop(fields.remove(*name)));
+        strip(&mut fields, &["hostid", "hostname", "hostcontrolstate"]);
     }
     show_cards(machine, details, &mut fields);
     let measured = machine
@@ -224,17 +217,25 @@ pub(super) fn show(world: &World, machine: &Machine, details: &Details, reader: 
         })));
     }
     fields.extend(world.busy_fields(machine));
-    if reader.is_root() {
-        return fields;
+    if !reader.is_root() {
+        hide(&mut fields);
     }
-    for name in ["displayvm", "hostid", "hostname", "instancename", "arch"] {
-        fields.remove(name);
+    fields
+}
+
+/// Takes out what only root admins see.
+fn hide(fields: &mut Object) {
+    strip(
+        fields,
+        &["displayvm", "hostid", "hostname", "instancename", "arch"],
+    );
+    if let Some(Value::Object(details)) = fields.get_mut("details") {
+        details.remove(FREED);
     }
     fields.insert(
         "readonlydetails".into(),
         json!("dataDiskController, rootDiskController"),
     );
-    fields
 }
 
 /// Network cards. Without asking for them a machine with several shows one of them all the same, not the default one.

@@ -175,8 +175,11 @@ fn remove(_: &mut World, call: &Call) -> Result<Started, ApiError> {
     }))
 }
 
+fn no_remove() -> JobError {
+    JobError::invalid("Failed to remove instance from load balancer rule")
+}
+
 async fn take_away(run: &Arc<JobRun>, id: Uuid, wanted: &Wanted) -> Result<Value, JobError> {
-    let no_remove = || JobError::invalid("Failed to remove instance from load balancer rule");
     let network = run.world(|world| {
         let rule = world.rules.get(id).ok_or_else(no_remove)?;
         if !world.may_use(run.caller.account, rule.owner) {
@@ -185,13 +188,8 @@ async fn take_away(run: &Arc<JobRun>, id: Uuid, wanted: &Wanted) -> Result<Value
         if wanted.ids.is_none() && !wanted.mapped {
             return Err(no_remove());
         }
-        let mapped = |pair: &(String, Option<String>)| {
-            rule.members.iter().any(|member| {
-                member.machine.to_string() == pair.0
-                    && pair.1.as_ref().is_none_or(|address| *address == member.address)
-            })
-        };
-        if !wanted.pairs.iter().all(mapped) {
+        let known = |pair: &(String, Option<String>)| rule.members.iter().any(|member| is_pair(member, pair));
+        if !wanted.pairs.iter().all(known) {
             return Err(no_remove());
         }
         let network = rule.network;
@@ -202,11 +200,7 @@ async fn take_away(run: &Arc<JobRun>, id: Uuid, wanted: &Wanted) -> Result<Value
                     .iter()
                     .flatten()
                     .any(|machine| *machine == member.machine);
-                let by_pair = wanted.pairs.iter().any(|(machine, address)| {
-                    *machine == member.machine.to_string()
-                        && address.as_ref().is_none_or(|address| *address == member.address)
-                });
-                member.leaving |= by_id || by_pair;
+                member.leaving |= by_id || wanted.pairs.iter().any(|pair| is_pair(member, pair));
             }
             rule.state = RuleState::Add;
         }
@@ -222,21 +216,25 @@ async fn take_away(run: &Arc<JobRun>, id: Uuid, wanted: &Wanted) -> Result<Value
             }
         }
         settle(world, network);
-        let numbers: Vec<String> = wanted
+        if ok {
+            return Ok(super::job::success());
+        }
+        let numbers = wanted
             .ids
             .iter()
             .flatten()
-            .map(|id| world.machines.number(*id).to_string())
-            .collect();
-        if ok {
-            Ok(json!({ "success": true }))
-        } else {
-            Err(JobError::failed(format!(
-                "Failed to remove specified load balancer rule id for vms [{}]",
-                numbers.join(", ")
-            )))
-        }
+            .map(|id| world.machines.number(*id).to_string());
+        let numbers = numbers.collect::<Vec<_>>().join(", ");
+        Err(JobError::failed(format!(
+            "Failed to remove specified load balancer rule id for vms [{numbers}]"
+        )))
     })
+}
+
+/// Whether a machine and an address, if one is given, mean this member.
+fn is_pair(member: &Member, (machine, address): &(String, Option<String>)) -> bool {
+    *machine == member.machine.to_string()
+        && address.as_ref().is_none_or(|address| *address == member.address)
 }
 
 fn instances(world: &World, call: &Call) -> Result<Value, ApiError> {
@@ -259,7 +257,7 @@ fn instances(world: &World, call: &Call) -> Result<Value, ApiError> {
         .filter_map(|id| world.machines.get(*id))
         .filter(|machine| machine.state != MachineState::Destroyed)
     {
-        let mut shown = super::machine_list::show(
+        let shown = super::machine_list::show(
             world,
             machine,
             &super::machine_list::Details::everything(),

@@ -10,7 +10,7 @@ use crate::dispatch::Call;
 use crate::error::{ApiError, JobError};
 use crate::jobs::{Started, new_id};
 use crate::request::{Entity, Kind, Param, TEXT, may, need};
-use crate::state::show::{Reader, object};
+use crate::state::show::{Reader, object, strip};
 use crate::state::{AddressState, Network, NetworkKind, Object, Owner, Vpc, World};
 
 const CREATE: &[Param] = &[
@@ -86,7 +86,7 @@ fn create(world: &mut World, call: &Call) -> Result<Value, ApiError> {
         .map(|network| (network.shown.clone(), network.services.clone()));
     let (mut shown, services) =
         like.ok_or_else(|| ApiError::invalid("only offerings of networks that exist are simulated"))?;
-    OWN.iter().for_each(|name| drop(shown.remove(*name)));
+    strip(&mut shown, &OWN);
     let id = new_id();
     let name = args.text("name").unwrap_or_default().to_owned();
     shown.extend(object(json!({
@@ -143,7 +143,9 @@ fn delete(_: &mut World, call: &Call) -> Result<Started, ApiError> {
                 .filter(|row| row.network == Some(id))
                 .map(|row| row.id)
                 .collect();
-            used.into_iter().for_each(|address| give_back(world, address));
+            for address in used {
+                give_back(world, address);
+            }
             world.networks.retire(id);
             Ok(success())
         })
@@ -155,12 +157,12 @@ fn delete(_: &mut World, call: &Call) -> Result<Started, ApiError> {
 fn give_back(world: &mut World, address: Uuid) {
     let rules: Vec<Uuid> = world.rules_on(address).map(|rule| rule.id).collect();
     let firewall: Vec<Uuid> = world.firewall_on(address).map(|rule| rule.id).collect();
-    rules
-        .into_iter()
-        .for_each(|rule| super::load_balancer::drop_rule(world, rule));
-    firewall
-        .into_iter()
-        .for_each(|rule| drop(world.firewall_rules.remove(rule)));
+    for rule in rules {
+        super::load_balancer::drop_rule(world, rule);
+    }
+    for rule in firewall {
+        world.firewall_rules.remove(rule);
+    }
     world.free_address(address, Stamp::now());
 }
 
@@ -225,7 +227,9 @@ fn delete_vpc(_: &mut World, call: &Call) -> Result<Started, ApiError> {
                 .filter(|row| row.vpc == Some(id))
                 .map(|row| row.id)
                 .collect();
-            used.into_iter().for_each(|address| give_back(world, address));
+            for address in used {
+                give_back(world, address);
+            }
             let lists: Vec<Uuid> = world
                 .acl_lists
                 .iter()
@@ -239,9 +243,9 @@ fn delete_vpc(_: &mut World, call: &Call) -> Result<Started, ApiError> {
                     .filter(|item| item.list == list)
                     .map(|item| item.id)
                     .collect();
-                items
-                    .into_iter()
-                    .for_each(|item| drop(world.acl_items.remove(item)));
+                for item in items {
+                    world.acl_items.remove(item);
+                }
                 world.acl_lists.remove(list);
             }
             world.vpcs.retire(id);

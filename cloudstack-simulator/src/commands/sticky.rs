@@ -154,7 +154,7 @@ fn shown(world: &World, rule: &Rule, reader: Reader) -> Value {
         .policies
         .iter()
         .filter(|policy| policy.rule == rule.id)
-        .map(|policy| Value::Object(world.show_policy(policy, reader)));
+        .map(|policy| Value::Object(World::show_policy(policy, reader)));
     let mut fields = policy_owner(world, rule);
     fields.insert("lbruleid".into(), json!(rule.id));
     fields.insert("stickinesspolicy".into(), policies.collect());

@@ -112,12 +112,11 @@ fn owner_of_existing(world: &World, kind: &str, id: Uuid) -> Option<Owner> {
     }
 }
 
+/// Objects of one kind, each with its owner.
+type Resources = (&'static str, Vec<(Uuid, Owner)>);
+
 /// The objects of a call, each with its owner, checked for the caller.
-fn resources(
-    run: &JobRun,
-    kind: &str,
-    ids: &[String],
-) -> Result<(&'static str, Vec<(Uuid, Owner)>), JobError> {
+fn resources(run: &JobRun, kind: &str, ids: &[String]) -> Result<Resources, JobError> {
     let known = kind_of(kind).ok_or_else(|| {
         if WITHOUT.contains(&kind) {
             JobError::invalid(format!("The resource type {kind} doesn't support resource tags"))
@@ -143,7 +142,7 @@ fn create(_: &mut World, call: &Call) -> Result<Started, ApiError> {
     let pairs = call.args.pairs("tags");
     Ok(Started::job(move |run| async move {
         let (kind, objects) = resources(&run, &kind, &ids)?;
-        add(&run, kind, &objects, pairs)
+        add(&run, kind, &objects, &pairs)
     }))
 }
 
@@ -151,13 +150,13 @@ fn add(
     run: &JobRun,
     kind: &'static str,
     objects: &[(Uuid, Owner)],
-    pairs: Vec<(Option<String>, Option<String>)>,
+    pairs: &[(Option<String>, Option<String>)],
 ) -> Result<Value, JobError> {
     let cut = |text: String| text.chars().take(STORED).collect::<String>();
     let mut new = Vec::new();
     for (resource, owner) in objects {
         run.must_own(Some(*owner))?;
-        for (key, value) in &pairs {
+        for (key, value) in pairs {
             let key = cut(key.clone().unwrap_or_default());
             let value = value.clone().filter(|value| !value.is_empty()).ok_or_else(|| {
                 JobError::invalid(format!("Value for the key {key} is either null or empty"))

@@ -20,7 +20,7 @@ use crate::options::DataPath;
 /// How long a new HAProxy may take until it listens.
 const START: Duration = Duration::from_secs(5);
 
-/// All running HAProxies.
+/// All running `HAProxy` processes.
 #[derive(Debug)]
 pub(crate) struct DataPlane {
     program: PathBuf,
@@ -86,7 +86,7 @@ impl DataPlane {
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!(%router, %error, "haproxy refused the configuration, the old one stays")
+                    tracing::warn!(%router, %error, "haproxy refused the configuration, the old one stays");
                 }
             }
         }

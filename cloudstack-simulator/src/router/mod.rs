@@ -185,9 +185,9 @@ impl Command {
                     stickiness: world
                         .policies
                         .iter()
-                        .filter(|policy| policy.rule == rule.id && policy.state != RuleState::Deleting)
-                        .map(|policy| policy.method.clone())
-                        .last(),
+                        .rev()
+                        .find(|policy| policy.rule == rule.id && policy.state != RuleState::Deleting)
+                        .map(|policy| policy.method.clone()),
                     members: rule
                         .members
                         .iter()
@@ -329,10 +329,10 @@ impl Router {
         match command {
             Command::Addresses { vpc, addresses } => {
                 self.vpc |= vpc;
-                let gone = addresses.iter().filter(|row| !row.add);
-                gone.fold(false, |changed, row| {
-                    self.firewall.remove(&row.address).is_some() || changed
-                })
+                let before = self.firewall.len();
+                self.firewall
+                    .retain(|address, _| !addresses.iter().any(|row| !row.add && row.address == *address));
+                self.firewall.len() < before
             }
             Command::Balancers { network, vpc, rules } => {
                 self.vpc |= vpc;

@@ -35,7 +35,7 @@ impl Default for Builder {
 fn map(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
-        _ => Map::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) use self::rows::{
     MachineState, Member, Network, NetworkKind, Nic, Object, Owner, Plain, Policy, Project, Role, RoleKind,
     Rule, RuleState, Tag, Vpc,
 };
-pub(crate) use self::table::{Row, Table};
+pub(crate) use self::table::Table;
 use crate::clock::Stamp;
 use crate::router::Router;
 

@@ -87,7 +87,6 @@ pub(crate) struct Account {
     pub(crate) user_name: String,
     pub(crate) enabled: bool,
     pub(crate) user_shown: Object,
-    pub(crate) shown: Object,
     /// Most public addresses; none: no limit.
     pub(crate) address_limit: Option<u64>,
 }
@@ -178,6 +177,10 @@ impl AddressState {
 
 /// A public address. Its row and id stay when it is released.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the address of an address is its address"
+)]
 pub(crate) struct Address {
     pub(crate) id: Uuid,
     pub(crate) address: String,

@@ -14,7 +14,14 @@ use super::{
 pub(crate) fn object(value: Value) -> Object {
     match value {
         Value::Object(map) => map.into_iter().filter(|(_, value)| !value.is_null()).collect(),
-        _ => Object::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Object::new(),
+    }
+}
+
+/// Takes fields out.
+pub(crate) fn strip(fields: &mut Object, names: &[&str]) {
+    for name in names {
+        fields.remove(*name);
     }
 }
 
@@ -321,7 +328,7 @@ impl World {
     }
 
     /// A stickiness policy.
-    pub(crate) fn show_policy(&self, policy: &Policy, reader: Reader) -> Object {
+    pub(crate) fn show_policy(policy: &Policy, reader: Reader) -> Object {
         let params: Object = policy
             .params
             .iter()

@@ -99,7 +99,6 @@ fn read_account(world: &World, seed: &Seed, account: &Object) -> Result<Account,
         domain,
         role,
         user_shown: user,
-        shown: account.clone(),
         address_limit: limit(seed, "max.account.public.ips"),
         name,
     })

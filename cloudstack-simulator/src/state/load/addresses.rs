@@ -33,7 +33,8 @@ pub(super) fn load(world: &mut World, seed: &Seed) -> Result<(), SeedError> {
                 rows.push(Address {
                     zone: uuid(range, "zoneid").unwrap_or(zone),
                     public_network: Some(uuid(range, "networkid").unwrap_or(public_network)),
-                    physical_network: uuid(range, "physicalnetworkid").or_else(|| physical_network(seed)),
+                    physical_network: uuid(range, "physicalnetworkid")
+                        .or_else(|| Some(physical_network(seed))),
                     for_virtual_network: virtual_network,
                     ..free(made_up("address", &address), address)
                 });
@@ -83,13 +84,11 @@ fn free(id: Uuid, address: String) -> Address {
 }
 
 /// The physical network that the addresses of the seed are on.
-fn physical_network(seed: &Seed) -> Option<Uuid> {
-    Some(
-        seed.publicips
-            .iter()
-            .find_map(|address| uuid(address, "physicalnetworkid"))
-            .unwrap_or_else(|| made_up("physicalnetwork", "")),
-    )
+fn physical_network(seed: &Seed) -> Uuid {
+    seed.publicips
+        .iter()
+        .find_map(|address| uuid(address, "physicalnetworkid"))
+        .unwrap_or_else(|| made_up("physicalnetwork", ""))
 }
 
 fn contains(range: &Object, address: &str) -> bool {
@@ -161,7 +160,7 @@ fn read_free(seed: &Seed, entry: &Object, zone: Uuid) -> Address {
     Address {
         zone: range.and_then(|range| uuid(range, "zoneid")).unwrap_or(zone),
         public_network: range.and_then(|range| uuid(range, "networkid")),
-        physical_network: physical_network(seed),
+        physical_network: Some(physical_network(seed)),
         ..free(id(entry, "address", &address), address)
     }
 }

@@ -3,6 +3,7 @@
 //! Every step is sent. A step that is not compared stands in [`NOT_COMPARED`] with its reason. The number of compared steps may only grow.
 
 mod compare;
+mod router;
 mod scenario;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,9 @@ use tokio::time::timeout;
 
 /// Steps that must agree, at least.
 const LEAST: usize = 2591;
+
+/// Jobs whose commands to routers must agree, at least.
+const LEAST_ROUTERS: usize = 1;
 
 /// Steps that are sent and not compared: scenario, steps, why.
 const NOT_COMPARED: &[(&str, &[u32], &str)] = &[
@@ -171,6 +175,22 @@ async fn every_recorded_step_is_answered_as_recorded() {
     report(&results);
 }
 
+/// Prints what differs at the routers. The number of jobs in which nothing does.
+fn report_routers(results: &BTreeMap<String, scenario::Outcome>) -> usize {
+    let (mut same, mut all) = (0, 0);
+    for (name, outcome) in results {
+        for (step, differs) in &outcome.routers {
+            all += 1;
+            match differs {
+                None => same += 1,
+                Some(differs) => println!("replay, router of {name} {step}: {differs}"),
+            }
+        }
+    }
+    println!("replay: the routers got the same in {same} of {all} jobs");
+    same
+}
+
 fn report(results: &BTreeMap<String, scenario::Outcome>) {
     let excused = |name: &str, step: u32| {
         NOT_COMPARED
@@ -195,6 +215,7 @@ fn report(results: &BTreeMap<String, scenario::Outcome>) {
         agreed += good;
         println!("replay {name}: {good} of {} steps agree", outcome.steps.len());
     }
+    let same = report_routers(results);
     println!(
         "replay: {agreed} steps agree, {} differ, {left_out} are not compared",
         failures.len()
@@ -211,5 +232,9 @@ fn report(results: &BTreeMap<String, scenario::Outcome>) {
     assert!(
         agreed >= LEAST || option_env!("REPLAY_ONLY").is_some(),
         "{agreed} steps agree, it were {LEAST}"
+    );
+    assert!(
+        same >= LEAST_ROUTERS || option_env!("REPLAY_ONLY").is_some(),
+        "the routers got the same in {same} jobs, it were {LEAST_ROUTERS}"
     );
 }

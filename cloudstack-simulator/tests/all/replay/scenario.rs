@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::compare::{Ids, elements, masked};
+use super::router;
 use crate::client::{Answer, Manner, request};
 
 /// A recorded line.
@@ -32,6 +33,8 @@ struct Line {
     #[serde(default)]
     job_ms: Option<f64>,
     #[serde(default)]
+    router: Vec<Value>,
+    #[serde(default)]
     ms: f64,
     method: Option<String>,
     auth: Option<String>,
@@ -44,6 +47,8 @@ struct Line {
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub steps: Vec<(u32, Vec<String>)>,
+    /// Jobs whose commands to routers were compared: step, and what differs.
+    pub routers: Vec<(u32, Option<String>)>,
 }
 
 impl Outcome {
@@ -51,6 +56,7 @@ impl Outcome {
     pub fn hung() -> Self {
         Self {
             steps: vec![(0, vec!["the scenario did not end".into()])],
+            routers: Vec::new(),
         }
     }
 }
@@ -86,6 +92,7 @@ pub async fn play(name: &str, file: &Path, holds: Vec<Hold>) -> Outcome {
     let keys = Keys::generate(&seed);
     let options = Options {
         window_scale: 100.0,
+        router_log: true,
         lock_scale: 0.02,
         ..Options::default()
     };
@@ -270,8 +277,30 @@ impl Player {
             }
             self.ids = ids;
             self.capture(line, &answer);
+            if line.poll.as_deref() == Some("final") {
+                self.compare_router(line, &ready);
+            }
             return self.note(line, differences);
         }
+    }
+
+    /// What the job sent to routers.
+    fn compare_router(&mut self, line: &Line, ready: &Ready) {
+        let job = ready
+            .pairs
+            .iter()
+            .find(|pair| pair.0 == "jobid")
+            .map(|pair| pair.1.clone())
+            .unwrap_or_default();
+        let sent = self
+            .simulator
+            .router_log()
+            .into_iter()
+            .filter(|sent| sent.job.to_string() == job);
+        let ours: Vec<Value> = sent.map(|sent| sent.command).collect();
+        self.outcome
+            .routers
+            .push((line.step, router::differences(&line.router, &ours)));
     }
 
     fn note(&mut self, line: &Line, differences: Vec<String>) {
