@@ -3,20 +3,20 @@
 //! A pass looks at the ConfigMap, all Services and all nodes, and answers every order that came before it began, so that
 //! three hundred new Services cost a few writes. Passes also run at the start, when somebody else changes the
 //! ConfigMap, and once in a while. Decides nothing about addresses ([`super::allocation`]); only that a refused write is
-//! planned again, and which notes are news. May be dropped at any point: the next pass looks anew.
+//! planned again. May be dropped at any point: the next pass looks anew.
+
+mod keep;
+mod news;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Service};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use k8s_openapi::api::core::v1::{Node, Service};
 use parking_lot::Mutex;
 use proto::{Advice, Fault, FaultKind};
 use runtime::clock;
-use tokio_util::sync::CancellationToken;
 
 use super::allocation::{IpMode, Outcome, Plan, Situation, plan};
 use super::claim::{Claim, Standing};
@@ -28,9 +28,8 @@ use super::ownership::{Known, Owner};
 use super::repairs::Repairs;
 use super::settings::KeepalivedSettings;
 use super::store::{Store, StoreError};
-use crate::apiserver::Explained as _;
 use crate::election::Leadership;
-use crate::events::{Kind, Reason, Recorder, Subject};
+use crate::events::Recorder;
 use crate::service::backend::{
     Answer, Backend, EnsureOrder, Holds, Outcome as Progress, Reached, RemoveOrder, Removed, Settled, Wake,
 };
@@ -116,55 +115,6 @@ impl Keepalived {
         Self {
             shared: Arc::new(shared),
         }
-    }
-
-    /// Keeps the ConfigMap right until `stop`: a pass at once, after every change by others, and once in a while.
-    pub async fn keep(&self, stop: CancellationToken) {
-        stop.run_until_cancelled(Box::pin(self.keep_for_ever())).await;
-    }
-
-    async fn keep_for_ever(&self) {
-        let store = &self.shared.parts.store;
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", store.name()));
-        let mut changes = std::pin::pin!(watcher(store.api(), config).default_backoff());
-        let mut told = String::new();
-        let mut said = |text: String| {
-            if text != told {
-                tracing::warn!(fault = %text, "the ConfigMap can't be kept right");
-                told = text;
-            }
-        };
-        loop {
-            if let Err(fault) = self.pass_alone().await {
-                said(fault.text);
-            }
-            loop {
-                tokio::select! {
-                    () = tokio::time::sleep(PERIOD) => break,
-                    change = changes.next() => match change {
-                        Some(Ok(event)) if self.is_news(&event) => break,
-                        Some(Ok(_)) => {}
-                        Some(Err(error)) => said(error.explain("watch", "configmaps")),
-                        None => std::future::pending().await,
-                    },
-                }
-            }
-        }
-    }
-
-    fn is_news(&self, event: &watcher::Event<ConfigMap>) -> bool {
-        let version = match event {
-            watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
-                object.metadata.resource_version.clone()
-            }
-            watcher::Event::Delete(_) => None,
-            watcher::Event::Init | watcher::Event::InitDone => return false,
-        };
-        self.shared
-            .known
-            .lock()
-            .as_ref()
-            .is_none_or(|known| known.version != version)
     }
 
     async fn pass_alone(&self) -> Result<(), Fault> {
@@ -312,87 +262,6 @@ impl Keepalived {
             tracing::info!(address = %change.key, from, to, "entry written");
         }
         Ok(Some(written))
-    }
-
-    fn remember(&self, look: &Look, plan: &Plan) {
-        *self.shared.known.lock() = Some(Known::of(&look.observed));
-        self.shared.parts.meter.planned(plan);
-        let mut waiting = self.shared.waiting.lock();
-        let alive: BTreeSet<&str> = look
-            .services
-            .iter()
-            .filter_map(|service| service.metadata.uid.as_deref())
-            .collect();
-        waiting.retain(|uid, _| alive.contains(uid.as_str()));
-        for service in &look.services {
-            let uid = service.metadata.uid.clone().unwrap_or_default();
-            match plan.outcomes.get(&uid) {
-                Some(Outcome::Refuse(note)) if note.reason.may_pass() => {
-                    let meta = &service.metadata;
-                    let name = (
-                        meta.namespace.clone().unwrap_or_default(),
-                        meta.name.clone().unwrap_or_default(),
-                    );
-                    waiting.insert(uid, name);
-                }
-                Some(_) => {
-                    waiting.remove(&uid);
-                }
-                None => {}
-            }
-        }
-        self.shared.parts.meter.waiting(waiting.len());
-    }
-
-    /// Writes events and log lines for what is news.
-    fn tell(&self, batch: &Batch, look: &Look, plan: &Plan, memory: &mut Memory) {
-        for finding in &plan.findings {
-            if let super::allocation::Finding::Repaired(key) = finding {
-                memory.repairs.record(key, clock::now());
-            }
-        }
-        let findings: BTreeSet<String> = plan.findings.iter().map(ToString::to_string).collect();
-        for finding in findings.difference(&memory.findings) {
-            tracing::warn!("{finding}");
-        }
-        memory.findings = findings;
-        for service in &look.services {
-            let uid = service.metadata.uid.as_deref().unwrap_or_default();
-            let notes: BTreeSet<Note> = plan.notes.get(uid).into_iter().flatten().cloned().collect();
-            let told = memory.told.entry(uid.to_owned()).or_default();
-            for note in notes.difference(told) {
-                let kind = if note.reason.is_warning() {
-                    Kind::Warning
-                } else {
-                    Kind::Normal
-                };
-                let reason = Reason::told(kind, note.reason.word());
-                self.shared.parts.events.publish(
-                    &Subject::from(service.as_ref()),
-                    &reason,
-                    note.text.clone(),
-                );
-            }
-            if batch.asked.contains(uid) {
-                *told = notes;
-            } else {
-                told.extend(notes);
-            }
-        }
-        memory.told.retain(|_, told| !told.is_empty());
-    }
-
-    /// Services that wait are looked at again as soon as an address is free that was not.
-    fn wake_waiting(&self, plan: &Plan, memory: &mut Memory) {
-        let is_freed = memory.taken.difference(&plan.taken).next().is_some();
-        memory.taken.clone_from(&plan.taken);
-        let Some(wake) = self.shared.wake.lock().clone().filter(|_| is_freed) else {
-            return;
-        };
-        let waiting: Vec<(String, String)> = self.shared.waiting.lock().values().cloned().collect();
-        for (namespace, name) in waiting {
-            wake(&namespace, &name);
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::allocation::{Finding, Plan};
+use super::allocation::{Finding, Plan, Usage};
 
 /// Label of everything that belongs to one pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -107,10 +107,9 @@ impl Meter {
         self.waiting.set(i64::try_from(services).unwrap_or(i64::MAX));
     }
 
-    /// What a plan that was carried out says.
-    pub fn planned(&self, plan: &Plan) {
-        let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        for usage in &plan.usage {
+    /// How full the pools are.
+    pub fn pools(&self, usage: &[Usage]) {
+        for usage in usage {
             let label = PoolLabel {
                 pool: usage.pool.clone(),
             };
@@ -118,6 +117,11 @@ impl Meter {
             self.in_use.get_or_create(&label).set(whole(usage.in_use));
             self.blocked.get_or_create(&label).set(whole(usage.blocked));
         }
+    }
+
+    /// What a plan that was carried out says.
+    pub fn planned(&self, plan: &Plan) {
+        self.pools(&plan.usage);
         self.outside.set(whole(plan.outside_pools));
         let count = |is_it: fn(&Finding) -> bool| {
             plan.findings.iter().filter(|finding| is_it(finding)).count() as u64
@@ -131,4 +135,8 @@ impl Meter {
         self.stale
             .set(whole(count(|finding| matches!(finding, Finding::Stale(..)))));
     }
+}
+
+fn whole(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

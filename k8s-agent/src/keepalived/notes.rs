@@ -36,6 +36,23 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::IpAllocated,
+        Self::IpAdopted,
+        Self::PoolExhausted,
+        Self::AddressInUse,
+        Self::InvalidLoadBalancerIp,
+        Self::InvalidForwardMethod,
+        Self::UnsupportedIpFamily,
+        Self::KeepalivedLimitation,
+        Self::ConfigMapRepaired,
+        Self::ConfigMapDamaged,
+        Self::ConfigMapContested,
+        Self::StaleEntry,
+        Self::ConfigMapFull,
+    ];
+
     /// The word in the event.
     pub const fn word(self) -> &'static str {
         match self {
@@ -94,5 +111,28 @@ impl Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.reason.word(), self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reason;
+    use crate::events;
+
+    #[test]
+    fn every_reason_stands_in_the_table_of_events_with_its_kind() {
+        for reason in Reason::ALL {
+            let kind = if reason.is_warning() {
+                events::Kind::Warning
+            } else {
+                events::Kind::Normal
+            };
+            let told = events::Reason::told(kind, reason.word());
+            assert!(
+                events::TABLE.iter().any(|entry| entry.reason == told),
+                "{}",
+                reason.word()
+            );
+        }
     }
 }

@@ -222,6 +222,10 @@ pub(super) fn adopt(draft: &mut Draft<'_>) {
             Reason::IpAdopted,
             format!("keeps the address {address}, which was not recorded for it"),
         );
+        if draft.damaged.is_some() {
+            let text = "the records in the ConfigMap could not be read and were rebuilt; the old text is kept in an annotation beside them";
+            draft.note(claim, Reason::ConfigMapDamaged, text);
+        }
         draft.held.push(Held {
             record,
             claim,

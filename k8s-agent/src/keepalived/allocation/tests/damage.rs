@@ -65,6 +65,7 @@ fn case_63_a_broken_record_list_is_rebuilt_and_kept_aside() {
     ));
     let state = super::super::super::document::State::decode(world.config_map.state.as_deref().unwrap());
     assert_eq!(state.damaged, "{");
+    assert!(world.reasons("a").contains(&"ConfigMapDamaged"));
     world.run();
     let state = super::super::super::document::State::decode(world.config_map.state.as_deref().unwrap());
     assert_eq!(state.damaged, "{", "the text stays until a person removes it");
