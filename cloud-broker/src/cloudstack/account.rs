@@ -196,9 +196,9 @@ impl Account {
 
     /// A call that is not sent says why the ones before it failed.
     fn held_back(&self, command: Command, wait: Duration) -> ApiError {
-        let why = self.last_failure.lock().clone();
-        let reason =
-            format!("it did not answer several times ({why}); the next attempt is due in {wait:.1?}");
+        tracing::trace!(account = %self.name, command = command.name(), ?wait, "the call is held back");
+        // The same text each time, so that people see one event and not many.
+        let reason = format!("it did not answer several times ({})", self.last_failure.lock());
         ApiError::Unreachable {
             command,
             reason,

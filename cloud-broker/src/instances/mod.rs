@@ -246,18 +246,11 @@ impl Instances {
     }
 
     async fn remembered(&self, view: View<'_>, key: &NodeKey) -> Memory {
-        self.memory
-            .get(&(view.cluster.clone(), key.node_uid.clone()))
-            .await
-            .unwrap_or_default()
+        self.memory.get(&name(view, key)).await.unwrap_or_default()
     }
 
     async fn remember(&self, view: View<'_>, key: &NodeKey, memory: Memory) {
-        if !key.node_uid.is_empty() {
-            self.memory
-                .insert((view.cluster.clone(), key.node_uid.clone()), memory)
-                .await;
-        }
+        self.memory.insert(name(view, key), memory).await;
     }
 
     /// Only nodes without a provider id need it.
@@ -279,6 +272,16 @@ impl Instances {
             .await;
         }
     }
+}
+
+/// Under which name a node is remembered: its UID, and its name where nobody says a UID.
+fn name(view: View<'_>, key: &NodeKey) -> (ClusterName, String) {
+    let uid = if key.node_uid.is_empty() {
+        &key.node_name
+    } else {
+        &key.node_uid
+    };
+    (view.cluster.clone(), uid.clone())
 }
 
 fn found(list: &MachineList, key: &NodeKey, machine: &Machine) -> Presence {

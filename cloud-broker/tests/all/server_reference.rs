@@ -147,3 +147,35 @@ fn the_page_of_permissions_is_the_table_of_commands() {
     }
     check("permissions.md", &page);
 }
+
+/// Blocks of a page that hold configuration.
+fn examples(page: &str) -> Vec<String> {
+    let blocks = page.split("```ini\n").skip(1);
+    blocks
+        .filter_map(|block| block.split("```").next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn all_examples_of_the_guides_are_configurations() {
+    const KEYS: &str = "[Global]\napi-url = https://c.example/client/api\napi-key = A\nsecret-key = S\n";
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let guides = std::fs::read_dir(root.join("docs/guides"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut seen = 0;
+    for path in guides.chain([root.join("README.md")]) {
+        for example in examples(&std::fs::read_to_string(&path).unwrap()) {
+            let whole = if example.contains("[Global]") {
+                example
+            } else {
+                format!("{KEYS}{example}")
+            };
+            let read = |_: &Path| Ok(b"key-from-a-file".to_vec());
+            cloud_broker::config::parse(&path, &whole, &read).unwrap();
+            seen += 1;
+        }
+    }
+    assert!(seen >= 2, "{seen} examples");
+}

@@ -303,7 +303,8 @@ fn a_hit_of_the_rate_limit_is_told_for_a_while() {
 #[test]
 fn every_reason_is_in_the_documentation() {
     let source = concat!(include_str!("../findings.rs"), include_str!("connection.rs"));
-    let is_reason = |text: &&str| text.len() > 4 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    let is_reason =
+        |text: &&str| text.len() > 4 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
     let mut used: Vec<&str> = source.split('"').filter(is_reason).collect();
     used.sort_unstable();
     used.dedup();
