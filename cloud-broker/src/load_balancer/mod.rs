@@ -2,14 +2,15 @@
 //!
 //! | file | decides |
 //! | --- | --- |
-//! | `wish` | what is wanted, and which wishes can't be met whatever the cloud looks like |
+//! | `wish`, `wish_wire` | what is wanted, and which wishes can't be met whatever the cloud looks like |
 //! | `names`, `marks`, `sources` | names of rules, marks in them, sets of source networks |
 //! | `ownership` | whose a rule and an address is: the only place that says what may be touched |
 //! | `network`, `address`, `members` | where is balanced, on which address, to which machines |
 //! | `plan` | which steps lead there, in which order, with which reason and impact |
 //! | `observation`, `look`, `board` | what was seen, how it is looked at, and what balancers share of it |
 //! | `apply` | nothing: it carries out one step |
-//! | `run` | when to look again, and what a failed step means |
+//! | `run`, `failure` | when to look again, and what a failed step means |
+//! | `preview` | nothing: dry runs and reports |
 //! | `list` | what a report of the cluster's balancers says |
 //!
 //! Leaves to others: how the API is spoken ([`crate::cloudstack`]), who is calling ([`crate::tenant`]), that a balancer has one
@@ -18,6 +19,7 @@
 mod address;
 mod apply;
 mod board;
+mod failure;
 mod list;
 mod look;
 mod marks;
@@ -28,9 +30,11 @@ mod observation;
 mod outcome;
 mod ownership;
 mod plan;
+mod preview;
 mod run;
 mod sources;
 mod wish;
+mod wish_wire;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -45,11 +49,11 @@ pub use list::Summary;
 pub use observation::Features;
 pub use outcome::{Answer, Departed, Ingress, Note, Outcome, Outputs, Served, Severity, Wait};
 pub use plan::{Farewell, Impact};
-pub(crate) use wish::{MOST_MEMBERS, MOST_PORTS};
 pub use wish::{
     AdoptionHint, Dialect, DialectWish, Protocol, ServiceRef, ServiceUid, Transport, Wish, WishMembers,
     WishPort,
 };
+pub(crate) use wish_wire::{MOST_MEMBERS, MOST_PORTS};
 
 use crate::cloudstack::types::{ProjectId, Timestamp, Version};
 use crate::cloudstack::{Api, Command};
@@ -251,13 +255,8 @@ impl LoadBalancers {
 
     async fn preview(&self, tenancy: &Tenancy<'_>, request: &Request) -> Result<Preview, Fault> {
         let board = self.board(tenancy.api);
-        let mut run = Run::new(
-            self.looker(tenancy, tenancy.api, &board),
-            request,
-            &Nobody,
-            self.drift,
-        );
-        let preview = run.preview().await?;
+        let looker = self.looker(tenancy, tenancy.api, &board);
+        let preview = preview::preview(&looker, request, self.drift).await?;
         let steps: Vec<PreviewedStep> = preview
             .steps
             .into_iter()
@@ -281,7 +280,7 @@ impl LoadBalancers {
     pub async fn list(&self, tenancy: &Tenancy<'_>, live: &BTreeSet<String>) -> Result<Vec<Summary>, Fault> {
         let board = self.board(tenancy.api);
         let looker = self.looker(tenancy, tenancy.api, &board);
-        let seen = run::look_for_report(&looker, self.drift).await?;
+        let seen = preview::look_for_report(&looker, self.drift).await?;
         Ok(list::list(tenancy.uids, &seen, live))
     }
 
@@ -324,15 +323,6 @@ impl LoadBalancers {
                 .entry(key)
                 .or_insert_with(|| Arc::new(Board::new())),
         )
-    }
-}
-
-/// A dry run writes nothing, so it asks nobody.
-struct Nobody;
-
-impl Permit for Nobody {
-    fn still_wanted(&self) -> Result<(), Fault> {
-        Err(misplaced())
     }
 }
 

@@ -9,25 +9,25 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use proto::{Advice, Fault, FaultKind};
+use proto::{Fault, FaultKind};
 
 use super::Permit;
 use super::apply::{Turns, apply};
-use super::board::Unread;
+use super::failure::{fault_of, judged_by_looking, unread};
 use super::look::{Ages, Looker};
-use super::observation::{Change, JobView, Need, Observation};
+use super::observation::{Change, Need, Observation};
 use super::outcome::{Note, Served, Wait};
 use super::ownership::Survey;
 use super::plan::{Answered, End, Goal, Phase, Plan, Planned, Request, Step, plan};
 use crate::cloudstack::types::{AddressId, JobId};
-use crate::cloudstack::{ApiError, Command, Refusal};
+use crate::cloudstack::{ApiError, Command};
 
 /// How old a list may be that something is planned on.
-const FRESH: Duration = Duration::from_secs(5);
+pub(super) const FRESH: Duration = Duration::from_secs(5);
 /// How old the machine list may be.
-const MACHINES: Duration = Duration::from_secs(60);
+pub(super) const MACHINES: Duration = Duration::from_secs(60);
 /// Rounds of one call; more than any sensible plan has.
-const MOST_ROUNDS: usize = 2000;
+pub(super) const MOST_ROUNDS: usize = 2000;
 
 /// How a call ended.
 #[derive(Debug)]
@@ -38,15 +38,6 @@ pub(super) enum Ended {
     Departed,
     /// Not yet.
     Pending(Wait),
-}
-
-/// What a plan would do.
-#[derive(Debug, Default)]
-pub(super) struct Preview {
-    pub(super) steps: Vec<Planned>,
-    pub(super) notes: Vec<Note>,
-    pub(super) refused: Option<String>,
-    pub(super) consent: Option<String>,
 }
 
 /// One call.
@@ -433,46 +424,6 @@ impl<'c> Run<'c> {
         }
         Ok(())
     }
-
-    /// What would be done, without doing it.
-    pub(super) async fn preview(&mut self) -> Result<Preview, Fault> {
-        let ages = self.ages(false);
-        let mut seen = self
-            .looker
-            .observe(&self.request.goal, ages)
-            .await
-            .map_err(unread)?;
-        let mut preview = Preview::default();
-        for _ in 0..MOST_ROUNDS {
-            let plan = plan(self.request, &seen);
-            self.remember(&plan);
-            if let End::Refused(fault) = plan.end {
-                preview.refused = Some(fault.text);
-                preview.consent = plan.consent;
-                preview.steps.extend(plan.steps);
-                break;
-            }
-            if !plan.needs.is_empty() {
-                self.looker
-                    .satisfy(&plan.needs, &self.request.goal, ages, &mut seen)
-                    .await
-                    .map_err(unread)?;
-                continue;
-            }
-            if let End::Wait(wait) = &plan.end {
-                preview.refused = Some(wait.text.clone());
-            }
-            if plan.next_round().is_empty() {
-                break;
-            }
-            for planned in plan.next_round() {
-                pretend(planned, preview.steps.len(), &mut seen);
-                preview.steps.push(planned.clone());
-            }
-        }
-        preview.notes = std::mem::take(&mut self.notes);
-        Ok(preview)
-    }
 }
 
 impl Drop for Run<'_> {
@@ -491,28 +442,6 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Folds a step in as if it had succeeded.
-pub(super) fn pretend(planned: &Planned, number: usize, seen: &mut Observation) {
-    let answered = Answered {
-        id: Some(format!("planned-{number}")),
-        ..Answered::default()
-    };
-    for change in planned.step.effect(&answered, seen) {
-        seen.apply(&change);
-    }
-    if let Step::Associate { address, request } = &planned.step {
-        seen.fresh.insert(address.clone());
-        let allocated = seen.address(address).and_then(|address| address.allocated);
-        seen.jobs.insert(
-            request.job.clone(),
-            JobView::Succeeded {
-                address: Some(address.clone()),
-                allocated,
-            },
-        );
-    }
-}
-
 fn key(planned: &Planned) -> String {
     format!("{} {}", planned.step.action(), planned.step.object())
 }
@@ -523,74 +452,4 @@ fn is_of_any_age(need: &Need) -> bool {
         need,
         Need::Members(_) | Need::Firewall | Need::Acl(_) | Need::Address(_)
     )
-}
-
-/// Failures that may mean "already so", or that something was left behind: the next look tells.
-fn judged_by_looking(error: &ApiError) -> bool {
-    match error {
-        ApiError::Rejected(_)
-        | ApiError::Gone(_)
-        | ApiError::Conflict(_)
-        | ApiError::NoCapacity(_)
-        | ApiError::JobFailed { .. }
-        | ApiError::JobLost { .. }
-        | ApiError::Odd { .. } => true,
-        ApiError::Unreachable { maybe_executed, .. } => *maybe_executed,
-        ApiError::Denied(_)
-        | ApiError::BadCredentials(_)
-        | ApiError::Throttled { .. }
-        | ApiError::Busy(_)
-        | ApiError::Limit(_)
-        | ApiError::Stopping { .. } => false,
-    }
-}
-
-fn unread(error: Unread) -> Fault {
-    match error {
-        Unread::Api(error) => fault_of("looking", &error),
-        Unread::Restless(_) => Fault::new(FaultKind::Busy, "LIST_NOT_COMPLETE", error.to_string()),
-    }
-}
-
-/// What a caller can decide on.
-fn fault_of(what: &str, error: &ApiError) -> Fault {
-    let text = format!("{what}: {error}");
-    let (kind, reason) = match error {
-        ApiError::Rejected(Refusal {
-            code: Some(430 | 431),
-            ..
-        }) => (FaultKind::Invalid, "REFUSED_BY_CLOUD"),
-        ApiError::Rejected(_)
-        | ApiError::JobFailed { .. }
-        | ApiError::JobLost { .. }
-        | ApiError::Odd { .. } => (FaultKind::Internal, "STEP_FAILED"),
-        ApiError::Gone(_) => (FaultKind::NotFound, "GONE"),
-        ApiError::Conflict(_) => (FaultKind::Conflict, "CONFLICT"),
-        ApiError::Denied(_) => (FaultKind::Denied, "DENIED_BY_CLOUD"),
-        ApiError::BadCredentials(_) => (FaultKind::Denied, "BAD_CREDENTIALS"),
-        ApiError::Limit(_) => (FaultKind::Quota, "LIMIT_OF_CLOUD"),
-        ApiError::NoCapacity(_) => (FaultKind::Quota, "NO_FREE_ADDRESS"),
-        ApiError::Throttled { .. } | ApiError::Busy(_) => (FaultKind::Busy, "CLOUD_BUSY"),
-        ApiError::Unreachable { .. } | ApiError::Stopping { .. } => {
-            (FaultKind::Unreachable, "CLOUD_UNREACHABLE")
-        }
-    };
-    let advice = if let ApiError::Throttled { after, .. } = error {
-        Advice::After(*after)
-    } else {
-        Advice::BackOff
-    };
-    Fault::new(kind, reason, text).with_advice(advice)
-}
-
-/// What a report needs: the shared lists, and the members as far as they are known.
-pub(super) async fn look_for_report(looker: &Looker<'_>, drift: Duration) -> Result<Observation, Fault> {
-    let now = runtime::clock::now();
-    let before = |age: Duration| now.checked_sub(age).unwrap_or(now);
-    let ages = Ages {
-        oldest: before(FRESH),
-        oldest_membership: before(drift),
-        machines: MACHINES,
-    };
-    looker.observe_lists(ages).await.map_err(unread)
 }

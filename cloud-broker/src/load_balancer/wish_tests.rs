@@ -1,5 +1,7 @@
 use rstest::rstest;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::*;
 use crate::tenant::AllowedAddresses;
 

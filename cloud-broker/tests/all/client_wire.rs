@@ -635,6 +635,29 @@ async fn a_list_that_is_cut_is_read_whole() {
 }
 
 #[tokio::test]
+async fn of_the_free_addresses_some_are_enough_whatever_page_size_the_operator_chose() {
+    let fake = Fake::start(|call| {
+        let size: usize = call.get("pagesize").parse().unwrap_or(4);
+        std::future::ready(if size > 4 {
+            Reply::error(431, "Page size can't exceed max allowed page size value: 4")
+        } else {
+            let free: Vec<Value> = (1..=size)
+                .map(|n| json!({"id": n.to_string(), "ipaddress": format!("192.0.2.{n}"), "state": "Free"}))
+                .collect();
+            Reply::ok(json!({"count": 192, "publicipaddress": free}))
+        })
+    })
+    .await;
+    assert_eq!(api(&fake).free_addresses(None).await.unwrap().len(), 4);
+    let sizes: Vec<String> = fake
+        .calls()
+        .iter()
+        .map(|call| call.get("pagesize").to_owned())
+        .collect();
+    assert_eq!(sizes, ["32", ""]);
+}
+
+#[tokio::test]
 async fn an_answer_that_no_server_gives_names_the_url_as_a_suspect() {
     let fake = Fake::start(|_| std::future::ready(Reply::html(200))).await;
     let error = api(&fake).zones().await.unwrap_err();

@@ -10,7 +10,9 @@ use cloudstack_simulator::{Dump, Effect, Fault as Script, Handle};
 use proptest::prelude::*;
 use proto::{Fault, FaultKind, v1};
 
-use super::load_balancer_support::{Broker, cloud, cluster, farewell, isolated, picture, port_of, service, wish};
+use super::load_balancer_support::{
+    Broker, cloud, cluster, farewell, isolated, picture, port_of, service, wish,
+};
 
 /// One wish of a row.
 #[derive(Clone, Debug)]
@@ -20,14 +22,18 @@ struct Turn {
     algorithm: i32,
     requested: &'static str,
     members: u8,
-    /// The router refuses the so-many-th command once.
-    refusal: Option<u64>,
+    /// A command whose job fails the so-many-th time, as when the router refuses.
+    refusal: Option<(&'static str, u64)>,
     /// The broker is started anew.
     restart: bool,
 }
 
 fn turn() -> impl Strategy<Value = Turn> {
-    let port = (prop::sample::select(vec![80_u32, 443, 8080]), 0_u32..2, any::<bool>());
+    let port = (
+        prop::sample::select(vec![80_u32, 443, 8080]),
+        0_u32..2,
+        any::<bool>(),
+    );
     let ports = prop::collection::btree_map(
         port.clone().prop_map(|port| port.0),
         port.prop_map(|port| (port.1, port.2)),
@@ -35,17 +41,29 @@ fn turn() -> impl Strategy<Value = Turn> {
     );
     let sources = prop::sample::subsequence(vec!["10.0.0.0/8", "192.0.2.0/24", "198.51.100.7/32"], 0..=3);
     let requested = prop::sample::select(vec!["", "", "127.100.0.60", "127.100.0.61"]);
-    (ports, sources, 0_i32..4, requested, 1_u8..8, prop::option::of(1_u64..6), any::<bool>()).prop_map(
-        |(ports, sources, algorithm, requested, members, refusal, restart)| Turn {
-            ports: ports.into_iter().map(|(port, (node, proxy))| (port, 30000 + port % 1000 + node, proxy)).collect(),
-            sources,
-            algorithm,
-            requested,
-            members,
-            refusal,
-            restart,
-        },
+    (
+        ports,
+        sources,
+        0_i32..4,
+        requested,
+        1_u8..8,
+        prop::option::of(1_u64..6),
+        any::<bool>(),
     )
+        .prop_map(
+            |(ports, sources, algorithm, requested, members, refusal, restart)| Turn {
+                ports: ports
+                    .into_iter()
+                    .map(|(port, (node, proxy))| (port, 30000 + port % 1000 + node, proxy))
+                    .collect(),
+                sources,
+                algorithm,
+                requested,
+                members,
+                refusal,
+                restart,
+            },
+        )
 }
 
 impl Turn {
@@ -54,14 +72,21 @@ impl Turn {
         wish.ports = self
             .ports
             .iter()
-            .map(|(port, node_port, proxy)| v1::WishPort { proxy_protocol: *proxy, ..port_of(*port, *node_port) })
+            .map(|(port, node_port, proxy)| v1::WishPort {
+                proxy_protocol: *proxy,
+                ..port_of(*port, *node_port)
+            })
             .collect();
         wish.sources = self.sources.iter().map(|range| (*range).to_owned()).collect();
         wish.algorithm = self.algorithm;
         wish.requested_address = self.requested.to_owned();
         let all = std::mem::take(&mut wish.members);
-        wish.members =
-            all.into_iter().enumerate().filter(|(i, _)| self.members & (1 << i) != 0).map(|(_, m)| m).collect();
+        wish.members = all
+            .into_iter()
+            .enumerate()
+            .filter(|(i, _)| self.members & (1 << i) != 0)
+            .map(|(_, m)| m)
+            .collect();
         wish
     }
 }
@@ -81,7 +106,12 @@ impl Permit for Once {
 
 /// Ports that are the same before and after, as `(public, node port)`.
 fn lasting(before: &v1::Wish, after: &v1::Wish) -> BTreeSet<(u32, u32)> {
-    let ports = |wish: &v1::Wish| wish.ports.iter().map(|port| (port.port, port.node_port)).collect::<BTreeSet<_>>();
+    let ports = |wish: &v1::Wish| {
+        wish.ports
+            .iter()
+            .map(|port| (port.port, port.node_port))
+            .collect::<BTreeSet<_>>()
+    };
     ports(before).intersection(&ports(after)).copied().collect()
 }
 
@@ -97,10 +127,15 @@ fn serves(dump: &Dump, published: &[IpAddr], ports: &BTreeSet<(u32, u32)>) -> Re
                     && rule.state != "Deleting"
             });
             let open = dump.firewall_rules.iter().any(|rule| {
-                rule.address == ip && rule.ports.is_some_and(|ports| u32::from(ports.0) == *port) && rule.state == "Active"
+                rule.address == ip
+                    && rule.ports.is_some_and(|ports| u32::from(ports.0) == *port)
+                    && rule.state == "Active"
             });
             if !rule || !open {
-                return Err(format!("{ip}:{port} does not serve (rule {rule}, open {open}): {:#?}", picture(dump)));
+                return Err(format!(
+                    "{ip}:{port} does not serve (rule {rule}, open {open}): {:#?}",
+                    picture(dump)
+                ));
             }
         }
     }
@@ -114,17 +149,31 @@ fn wanted(dump: &Dump, served: &Served, wish: &v1::Wish, known: &[String]) -> Re
         .iter()
         .filter(|rule| rule.address == ip && rule.name.starts_with('a'))
         .map(|rule| {
-            (rule.public_port.into(), rule.private_port.into(), rule.protocol.as_deref() == Some("tcp-proxy"))
+            (
+                rule.public_port.into(),
+                rule.private_port.into(),
+                rule.protocol.as_deref() == Some("tcp-proxy"),
+            )
         })
         .collect();
-    let expected: BTreeSet<(u32, u32, bool)> =
-        wish.ports.iter().map(|port| (port.port, port.node_port, port.proxy_protocol)).collect();
+    let expected: BTreeSet<(u32, u32, bool)> = wish
+        .ports
+        .iter()
+        .map(|port| (port.port, port.node_port, port.proxy_protocol))
+        .collect();
     let strangers = known.iter().all(|line| picture(dump).contains(line));
-    let members = dump.rules.iter().filter(|rule| rule.address == ip).all(|rule| rule.members.len() == wish.members.len());
+    let members = dump
+        .rules
+        .iter()
+        .filter(|rule| rule.address == ip)
+        .all(|rule| rule.members.len() == wish.members.len());
     if rules == expected && strangers && members {
         Ok(())
     } else {
-        Err(format!("{rules:?} {expected:?} strangers {strangers} members {members}: {:#?}", picture(dump)))
+        Err(format!(
+            "{rules:?} {expected:?} strangers {strangers} members {members}: {:#?}",
+            picture(dump)
+        ))
     }
 }
 
@@ -134,10 +183,18 @@ async fn step(
     published: &[IpAddr],
 ) -> Result<Option<(Served, u32)>, Fault> {
     let (goal, _) = Wish::from_proto(Some(wish), &broker.policy)?;
-    let demand = Demand { service: service(1), published: published.to_vec(), goal };
+    let demand = Demand {
+        service: service(1),
+        published: published.to_vec(),
+        goal,
+    };
     let deadline = runtime::clock::now() + std::time::Duration::from_secs(20);
     let once = Once(AtomicU32::new(0));
-    match broker.balancers.ensure(&broker.tenancy(), &demand, &once, deadline).await {
+    match broker
+        .balancers
+        .ensure(&broker.tenancy(), &demand, &once, deadline)
+        .await
+    {
         Ok(answer) => match answer.outcome {
             Outcome::Settled(served) => Ok(Some((served, answer.changes))),
             Outcome::Pending(wait) => Err(Fault::new(FaultKind::Busy, wait.reason, wait.text)),
@@ -151,7 +208,10 @@ async fn lives(turns: Vec<Turn>) -> Result<(), String> {
     let cloud = cloud(isolated()).await;
     let mut other = Broker::new(&cloud);
     other.uids = cluster("dddddddd-0000-4000-8000-00000000000d");
-    other.ensure(&service(1), &wish(&cloud, &[(80, 30080)]), &[]).await.map_err(|fault| fault.text)?;
+    other
+        .ensure(&service(1), &wish(&cloud, &[(80, 30080)]), &[])
+        .await
+        .map_err(|fault| fault.text)?;
     let known = picture(&cloud.dump());
     let mut broker = Broker::new(&cloud);
     let (mut published, mut before) = (Vec::new(), v1::Wish::default());
@@ -163,29 +223,40 @@ async fn lives(turns: Vec<Turn>) -> Result<(), String> {
         let ports = lasting(&before, &wish);
         if let Some(nth) = turn.refusal {
             cloud.clear_faults();
-            let effect = Effect::FailJob { code: 530, text: "the router refuses".to_owned() };
+            let effect = Effect::FailJob {
+                code: 530,
+                text: "the router refuses".to_owned(),
+            };
             cloud.add_fault(Script::at("write", nth, effect));
         }
         let mut steps = 0;
         let served = loop {
             steps += 1;
             if steps > 200 {
-                return Err(format!("turn {number} does not settle: {:#?}", picture(&cloud.dump())));
+                return Err(format!(
+                    "turn {number} does not settle: {:#?}",
+                    picture(&cloud.dump())
+                ));
             }
             match step(&broker, &wish, &published).await {
                 Ok(Some((served, _))) => break served,
                 Ok(None) => {}
-                Err(fault) if matches!(fault.kind, FaultKind::Internal | FaultKind::Quota) && steps < 100 => {}
+                Err(fault) if matches!(fault.kind, FaultKind::Internal | FaultKind::Quota) && steps < 100 => {
+                }
                 Err(fault) => return Err(format!("turn {number}: {fault:?}")),
             }
-            serves(&cloud.dump(), &published, &ports).map_err(|text| format!("turn {number}, step {steps}: {text}"))?;
+            serves(&cloud.dump(), &published, &ports)
+                .map_err(|text| format!("turn {number}, step {steps}: {text}"))?;
         };
         let before_publishing = published.clone();
         published = vec![served.ingress.ip];
         if before_publishing != published {
             // The agent has written the status; now the old address may go.
             loop {
-                match step(&broker, &wish, &published).await.map_err(|fault| format!("turn {number}: {fault:?}"))? {
+                match step(&broker, &wish, &published)
+                    .await
+                    .map_err(|fault| format!("turn {number}: {fault:?}"))?
+                {
                     Some(_) => break,
                     None => serves(&cloud.dump(), &published, &lasting(&wish, &wish))?,
                 }
@@ -194,16 +265,29 @@ async fn lives(turns: Vec<Turn>) -> Result<(), String> {
         wanted(&cloud.dump(), &served, &wish, &known).map_err(|text| format!("turn {number}: {text}"))?;
         // Neither this broker nor one that knows nothing has anything left to do.
         for again in [&broker, &Broker::new(&cloud)] {
-            let (_, changes) = again.ensure(&service(1), &wish, &published).await.map_err(|fault| fault.text)?;
+            let (_, changes) = again
+                .ensure(&service(1), &wish, &published)
+                .await
+                .map_err(|fault| fault.text)?;
             if changes != 0 {
-                return Err(format!("turn {number}: a second plan is not empty ({changes}): {:#?}", picture(&cloud.dump())));
+                return Err(format!(
+                    "turn {number}: a second plan is not empty ({changes}): {:#?}",
+                    picture(&cloud.dump())
+                ));
             }
         }
         before = wish;
     }
-    broker.delete(&service(1), farewell()).await.map_err(|fault| fault.text)?;
+    broker
+        .delete(&service(1), farewell())
+        .await
+        .map_err(|fault| fault.text)?;
     let left = picture(&cloud.dump());
-    if left == known { Ok(()) } else { Err(format!("left: {left:#?}")) }
+    if left == known {
+        Ok(())
+    } else {
+        Err(format!("left: {left:#?}"))
+    }
 }
 
 proptest! {

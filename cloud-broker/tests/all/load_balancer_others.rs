@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use cloud_broker::cloudstack::types::{Algorithm, CidrList, MachineId, NetworkId, PortRange, RuleProtocol};
 use cloud_broker::cloudstack::{
-    Associate, AssociateTarget, CreateFirewallRule, CreateRule, FirewallProtocol, NetworkQuery, RuleChange, RuleQuery,
+    Associate, AssociateTarget, CreateFirewallRule, CreateRule, FirewallProtocol, NetworkQuery, RuleChange,
+    RuleQuery,
 };
 use cloud_broker::load_balancer::Outcome;
 use cloudstack_simulator::{Handle, MachineSeed, Seed};
@@ -25,8 +26,17 @@ struct Made {
 }
 
 async fn network(broker: &Broker) -> NetworkId {
-    let networks = broker.api.networks(&NetworkQuery::default()).await.unwrap().into_items();
-    networks.into_iter().find(|network| network.name == "k8s").unwrap().id
+    let networks = broker
+        .api
+        .networks(&NetworkQuery::default())
+        .await
+        .unwrap()
+        .into_items();
+    networks
+        .into_iter()
+        .find(|network| network.name == "k8s")
+        .unwrap()
+        .id
 }
 
 async fn by_hand(broker: &Broker, cloud: &Handle, ip: &str, rules: &[(&str, u16, u16)]) -> Made {
@@ -34,11 +44,27 @@ async fn by_hand(broker: &Broker, cloud: &Handle, ip: &str, rules: &[(&str, u16,
     let ip: IpAddr = ip.parse().unwrap();
     let turn = broker.api.turn_to_associate().await;
     let job = uuid::Uuid::new_v4().into();
-    let request = Associate { target: AssociateTarget::Network(network.clone()), ip, job };
-    let address = broker.api.associate(&turn, &request).await.unwrap().finished().await.unwrap().id;
+    let request = Associate {
+        target: AssociateTarget::Network(network.clone()),
+        ip,
+        job,
+    };
+    let address = broker
+        .api
+        .associate(&turn, &request)
+        .await
+        .unwrap()
+        .finished()
+        .await
+        .unwrap()
+        .id;
     drop(turn);
-    let machines: Vec<MachineId> =
-        cloud.dump().machines.iter().map(|row| MachineId::parse(&row.id.to_string()).unwrap()).collect();
+    let machines: Vec<MachineId> = cloud
+        .dump()
+        .machines
+        .iter()
+        .map(|row| MachineId::parse(&row.id.to_string()).unwrap())
+        .collect();
     for (name, public_port, private_port) in rules {
         let rule = CreateRule {
             name: (*name).to_owned(),
@@ -51,21 +77,45 @@ async fn by_hand(broker: &Broker, cloud: &Handle, ip: &str, rules: &[(&str, u16,
             protocol: RuleProtocol::Tcp,
             sources: Some(CidrList::parse("0.0.0.0/0")),
         };
-        let made = broker.api.create_rule(&rule).await.unwrap().finished().await.unwrap();
-        broker.api.assign(&made.id, &machines).await.unwrap().finished().await.unwrap();
+        let made = broker
+            .api
+            .create_rule(&rule)
+            .await
+            .unwrap()
+            .finished()
+            .await
+            .unwrap();
+        broker
+            .api
+            .assign(&made.id, &machines)
+            .await
+            .unwrap()
+            .finished()
+            .await
+            .unwrap();
         let firewall = CreateFirewallRule {
             address: address.clone(),
             protocol: FirewallProtocol::Tcp,
             ports: PortRange::single(*public_port),
             sources: CidrList::parse("0.0.0.0/0"),
         };
-        broker.api.create_firewall_rule(&firewall).await.unwrap().finished().await.unwrap();
+        broker
+            .api
+            .create_firewall_rule(&firewall)
+            .await
+            .unwrap()
+            .finished()
+            .await
+            .unwrap();
     }
     Made { ip, network }
 }
 
 fn adoption(ip: &str, ours: bool) -> Option<v1::Adoption> {
-    Some(v1::Adoption { load_balancer_ip: ip.to_owned(), ip_associated_by_controller: ours })
+    Some(v1::Adoption {
+        load_balancer_ip: ip.to_owned(),
+        ip_associated_by_controller: ours,
+    })
 }
 
 #[rstest::rstest]
@@ -93,19 +143,32 @@ async fn rules_of_an_older_controller_are_marked_and_nothing_else_changes(
     wanted.adoption = adoption(asked, noted);
     wanted.keep_address = keep;
     let (served, changes) = broker.ensure(&service(1), &wanted, &[made.ip]).await.unwrap();
-    assert_eq!((served.ingress.ip, served.outputs.address_owned, changes), (made.ip, own, 1));
+    assert_eq!(
+        (served.ingress.ip, served.outputs.address_owned, changes),
+        (made.ip, own, 1)
+    );
     assert_eq!(served.outputs.network_id, made.network);
     let after = cloud.dump();
-    assert_eq!((&after.addresses, &after.firewall_rules), (&before.addresses, &before.firewall_rules));
+    assert_eq!(
+        (&after.addresses, &after.firewall_rules),
+        (&before.addresses, &before.firewall_rules)
+    );
     assert_eq!(after.rules[0].name, before.rules[0].name);
-    assert_eq!((after.rules[0].id, &after.rules[0].members), (before.rules[0].id, &before.rules[0].members));
+    assert_eq!(
+        (after.rules[0].id, &after.rules[0].members),
+        (before.rules[0].id, &before.rules[0].members)
+    );
     // Later edits of the annotations change nothing.
     wanted.adoption = adoption(if own { "127.100.0.50" } else { "" }, !own);
     wanted.keep_address = false;
     let (again, changes) = broker.ensure(&service(1), &wanted, &[made.ip]).await.unwrap();
     assert_eq!((again.outputs.address_owned, changes), (own, 0));
     let mut farewell = farewell();
-    farewell.adoption.load_balancer_ip = if own { "127.100.0.50".to_owned() } else { String::new() };
+    farewell.adoption.load_balancer_ip = if own {
+        "127.100.0.50".to_owned()
+    } else {
+        String::new()
+    };
     let departed = broker.delete(&service(1), farewell).await.unwrap();
     assert_eq!(departed.released, if own { vec![made.ip] } else { vec![] });
     assert_eq!(departed.kept, if own { vec![] } else { vec![made.ip] });
@@ -154,7 +217,12 @@ async fn sources_that_were_found_stay_until_the_wish_changes() {
     let mut wanted = wish(&cloud, &[(81, 30081)]);
     wanted.sources = vec!["10.0.0.0/8".to_owned()];
     other.ensure(&service(2), &wanted, &[made.ip]).await.unwrap();
-    let open = cloud.dump().firewall_rules.into_iter().find(|rule| rule.address == "127.100.0.51").unwrap();
+    let open = cloud
+        .dump()
+        .firewall_rules
+        .into_iter()
+        .find(|rule| rule.address == "127.100.0.51")
+        .unwrap();
     assert_eq!(open.sources, ["10.0.0.0/8"]);
 }
 
@@ -164,7 +232,14 @@ async fn new_ports_are_named_as_the_service_is_used_to() {
     let broker = Broker::new(&cloud);
     let name = format!("{LEASEWEB}-tcp-80");
     let made = by_hand(&broker, &cloud, "127.100.0.50", &[(&name, 80, 30080)]).await;
-    broker.ensure(&service(1), &wish(&cloud, &[(80, 30080), (443, 30443)]), &[made.ip]).await.unwrap();
+    broker
+        .ensure(
+            &service(1),
+            &wish(&cloud, &[(80, 30080), (443, 30443)]),
+            &[made.ip],
+        )
+        .await
+        .unwrap();
     let names: Vec<String> = cloud.dump().rules.into_iter().map(|rule| rule.name).collect();
     assert_eq!(names, [name, format!("{LEASEWEB}-tcp-443")]);
 }
@@ -177,20 +252,42 @@ async fn what_people_and_other_clusters_made_is_never_touched() {
     let broker = Broker::new(&cloud);
     // Another cluster's rules of a Service with the same UID, names that only begin like ours, a rule and a firewall rule on
     // an address of ours.
-    other.ensure(&service(1), &wish(&cloud, &[(80, 30080)]), &[]).await.unwrap();
-    by_hand(&broker, &cloud, "127.100.0.50", &[(&format!("{NAME}-tcp-80-mine"), 80, 30080), ("shop", 81, 30081)]).await;
+    other
+        .ensure(&service(1), &wish(&cloud, &[(80, 30080)]), &[])
+        .await
+        .unwrap();
+    by_hand(
+        &broker,
+        &cloud,
+        "127.100.0.50",
+        &[(&format!("{NAME}-tcp-80-mine"), 80, 30080), ("shop", 81, 30081)],
+    )
+    .await;
     let strangers = picture(&cloud.dump());
     let mut wanted = wish(&cloud, &[(80, 30080), (443, 30443)]);
     let (served, _) = broker.ensure(&service(1), &wanted, &[]).await.unwrap();
     let rules = broker.api.rules(&RuleQuery::All).await.unwrap().into_items();
-    let address = rules.iter().find(|rule| rule.ip == Some(served.ingress.ip)).unwrap().address_id.clone().unwrap();
+    let address = rules
+        .iter()
+        .find(|rule| rule.ip == Some(served.ingress.ip))
+        .unwrap()
+        .address_id
+        .clone()
+        .unwrap();
     let hand = CreateFirewallRule {
         address: address.clone(),
         protocol: FirewallProtocol::Tcp,
         ports: PortRange { start: 1, end: 1000 },
         sources: CidrList::parse("198.51.100.0/24"),
     };
-    broker.api.create_firewall_rule(&hand).await.unwrap().finished().await.unwrap();
+    broker
+        .api
+        .create_firewall_rule(&hand)
+        .await
+        .unwrap()
+        .finished()
+        .await
+        .unwrap();
     let hand_rule = CreateRule {
         name: "by hand".to_owned(),
         description: "ask the network team".to_owned(),
@@ -202,20 +299,36 @@ async fn what_people_and_other_clusters_made_is_never_touched() {
         protocol: RuleProtocol::Tcp,
         sources: None,
     };
-    broker.api.create_rule(&hand_rule).await.unwrap().finished().await.unwrap();
+    broker
+        .api
+        .create_rule(&hand_rule)
+        .await
+        .unwrap()
+        .finished()
+        .await
+        .unwrap();
     drop(broker);
     let broker = Broker::new(&cloud);
     wanted.ports = vec![port_of(443, 30444)];
     wanted.sources = vec!["10.0.0.0/8".to_owned()];
-    broker.ensure(&service(1), &wanted, &[served.ingress.ip]).await.unwrap();
+    broker
+        .ensure(&service(1), &wanted, &[served.ingress.ip])
+        .await
+        .unwrap();
     let departed = broker.delete(&service(1), farewell()).await.unwrap();
     // The address stays, since a rule of somebody else is on it.
-    assert_eq!((departed.released, departed.kept), (vec![], vec![served.ingress.ip]));
+    assert_eq!(
+        (departed.released, departed.kept),
+        (vec![], vec![served.ingress.ip])
+    );
     let left = picture(&cloud.dump());
     assert!(strangers.iter().all(|line| left.contains(line)), "{left:#?}");
     let rest: Vec<&String> = left.iter().filter(|line| !strangers.contains(line)).collect();
     assert_eq!(rest.len(), 3, "{rest:#?}");
-    assert!(rest.iter().any(|line| line.contains("by hand")) && rest.iter().any(|line| line.contains("(1, 1000)")));
+    assert!(
+        rest.iter().any(|line| line.contains("by hand"))
+            && rest.iter().any(|line| line.contains("(1, 1000)"))
+    );
 }
 
 #[tokio::test]
@@ -248,9 +361,14 @@ async fn two_brokers_at_once_on_one_account_make_one_balancer() {
         assert!(dump.rules.iter().all(|rule| rule.members.len() == 3));
         assert_eq!(dump.firewall_rules.len(), 2, "{:#?}", picture(&dump));
         let gone = service(1);
-        let (one, two) =
-            futures::join!(first.delete_once(&gone, farewell()), second.delete_once(&gone, farewell()));
-        let done = [one, two].into_iter().flatten().filter(|answer| matches!(answer.outcome, Outcome::Settled(_)));
+        let (one, two) = futures::join!(
+            first.delete_once(&gone, farewell()),
+            second.delete_once(&gone, farewell())
+        );
+        let done = [one, two]
+            .into_iter()
+            .flatten()
+            .filter(|answer| matches!(answer.outcome, Outcome::Settled(_)));
         if done.count() < 2 {
             first.delete(&service(1), farewell()).await.unwrap();
         }
@@ -271,14 +389,33 @@ async fn a_lost_mark_takes_the_word_of_its_siblings_and_a_rule_without_protocol_
         protocol: Some(RuleProtocol::Tcp),
         ..RuleChange::default()
     };
-    broker.api.update_rule(&rules[0].id, &change).await.unwrap().finished().await.unwrap();
+    broker
+        .api
+        .update_rule(&rules[0].id, &change)
+        .await
+        .unwrap()
+        .finished()
+        .await
+        .unwrap();
     drop(broker);
     let broker = Broker::new(&cloud);
-    let (again, changes) = broker.ensure(&service(1), &wanted, &[served.ingress.ip]).await.unwrap();
+    let (again, changes) = broker
+        .ensure(&service(1), &wanted, &[served.ingress.ip])
+        .await
+        .unwrap();
     assert_eq!((again, changes), (served, 1));
     let dump = cloud.dump();
-    assert!(dump.rules.iter().all(|rule| rule.description.as_deref().unwrap().contains("address=own")));
-    assert!(dump.rules.iter().any(|rule| rule.description.as_deref().unwrap().starts_with("cleaned by ops kcs1 ")));
+    assert!(
+        dump.rules
+            .iter()
+            .all(|rule| rule.description.as_deref().unwrap().contains("address=own"))
+    );
+    assert!(dump.rules.iter().any(|rule| {
+        rule.description
+            .as_deref()
+            .unwrap()
+            .starts_with("cleaned by ops kcs1 ")
+    }));
 }
 
 #[tokio::test]
@@ -293,18 +430,32 @@ async fn members_that_run_and_nobody_claims_are_not_all_replaced_without_consent
     let broker = Broker::new(&cloud);
     let all = wish(&cloud, &[(80, 30080)]);
     let only = |prefix: &str| v1::Wish {
-        members: all.members.iter().filter(|member| member.node_name.starts_with(prefix)).cloned().collect(),
+        members: all
+            .members
+            .iter()
+            .filter(|member| member.node_name.starts_with(prefix))
+            .cloned()
+            .collect(),
         ..all.clone()
     };
     let (served, _) = broker.ensure(&service(1), &only("node-"), &[]).await.unwrap();
     let mut wanted = only("clone-");
-    let fault = broker.ensure_once(&service(1), &wanted, &[served.ingress.ip]).await.unwrap_err();
+    let fault = broker
+        .ensure_once(&service(1), &wanted, &[served.ingress.ip])
+        .await
+        .unwrap_err();
     assert_eq!(&*fault.reason, "REPLACES_ALL_MEMBERS");
     assert_eq!(cloud.dump().rules[0].members, ["node-1", "node-2"]);
-    let preview = broker.preview(&service(1), &wanted, &[served.ingress.ip]).await.unwrap();
+    let preview = broker
+        .preview(&service(1), &wanted, &[served.ingress.ip])
+        .await
+        .unwrap();
     assert!(!preview.refused.is_empty());
     wanted.accept_replace = preview.plan_id;
-    broker.ensure(&service(1), &wanted, &[served.ingress.ip]).await.unwrap();
+    broker
+        .ensure(&service(1), &wanted, &[served.ingress.ip])
+        .await
+        .unwrap();
     assert_eq!(cloud.dump().rules[0].members, ["clone-1"]);
 }
 
@@ -320,11 +471,20 @@ async fn unresolved_nodes_and_empty_lists_keep_the_members() {
     unsure.members.remove(1);
     broker.ensure(&service(1), &unsure, &published).await.unwrap();
     assert_eq!(cloud.dump().rules[0].members.len(), 3);
-    let nobody = v1::Wish { members: vec![], ..all.clone() };
+    let nobody = v1::Wish {
+        members: vec![],
+        ..all.clone()
+    };
     broker.ensure(&service(1), &nobody, &published).await.unwrap();
     assert_eq!(cloud.dump().rules[0].members.len(), 3);
     // What is proved gone goes even then.
-    let v1::WishMember { machine: Some(v1::wish_member::Machine::MachineId(gone)), .. } = &all.members[2] else { panic!() };
+    let v1::WishMember {
+        machine: Some(v1::wish_member::Machine::MachineId(gone)),
+        ..
+    } = &all.members[2]
+    else {
+        panic!()
+    };
     unsure.members[1].machine = Some(v1::wish_member::Machine::GoneMachineId(gone.clone()));
     broker.ensure(&service(1), &unsure, &published).await.unwrap();
     assert_eq!(cloud.dump().rules[0].members.len(), 2);
@@ -337,12 +497,18 @@ async fn unresolved_nodes_and_empty_lists_keep_the_members() {
 async fn a_kept_address_is_handed_over_and_the_next_service_gets_it_as_given() {
     let cloud = cloud(isolated()).await;
     let broker = Broker::new(&cloud);
-    let (served, _) = broker.ensure(&service(1), &wish(&cloud, &[(80, 30080)]), &[]).await.unwrap();
+    let (served, _) = broker
+        .ensure(&service(1), &wish(&cloud, &[(80, 30080)]), &[])
+        .await
+        .unwrap();
     let mut goodbye = farewell();
     goodbye.keep_address = true;
     let departed = broker.delete(&service(1), goodbye).await.unwrap();
     assert_eq!(departed.kept, [served.ingress.ip]);
-    assert_eq!(picture(&cloud.dump()), [format!("address {} Allocated", served.ingress.ip)]);
+    assert_eq!(
+        picture(&cloud.dump()),
+        [format!("address {} Allocated", served.ingress.ip)]
+    );
     let mut wanted = wish(&cloud, &[(80, 30080)]);
     wanted.requested_address = served.ingress.ip.to_string();
     let (next, _) = broker.ensure(&service(2), &wanted, &[]).await.unwrap();

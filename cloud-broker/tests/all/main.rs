@@ -13,9 +13,9 @@ mod load_balancer_crash;
 #[cfg(test)]
 mod load_balancer_laws;
 mod load_balancer_others;
+mod load_balancer_plans;
 #[cfg(test)]
 mod load_balancer_real;
-mod load_balancer_plans;
 mod load_balancer_shapes;
 #[cfg(test)]
 mod load_balancer_support;

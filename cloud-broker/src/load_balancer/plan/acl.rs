@@ -6,11 +6,14 @@
 
 use std::collections::BTreeSet;
 
+use super::rules::Here;
+use super::{Context, Impact, Need, Phase, Plan, Step};
 use crate::cloudstack::CreateAclItem;
 use crate::cloudstack::types::{
     AclAction, AclDirection, AclItemId, AclListId, NetworkAclItem, PortRange, RuleState,
 };
 use crate::load_balancer::marks::Mark;
+use crate::load_balancer::outcome::Note;
 use crate::load_balancer::ownership::{Claim, Identity};
 use crate::load_balancer::sources::Sources;
 use crate::load_balancer::wish::Transport;
@@ -49,7 +52,12 @@ pub(super) fn list<'o>(
         // One of ours before one that nobody claims; what another service has made goes when that one goes.
         let mine = |item: &&NetworkAclItem| identity.of_text(&item.reason) == Claim::Mine;
         let lasting = |item: &&NetworkAclItem| mine(item) || Mark::find(&item.reason).is_none();
-        let found = fitting.clone().filter(exact).filter(in_front).filter(lasting).max_by_key(mine);
+        let found = fitting
+            .clone()
+            .filter(exact)
+            .filter(in_front)
+            .filter(lasting)
+            .max_by_key(mine);
         plan.wider.extend(fitting.filter(|item| {
             !mine(item) && Sources::from_server_strict(&item.sources).is_some_and(|set| !sources.covers(&set))
         }));
@@ -80,6 +88,48 @@ pub(super) fn list<'o>(
         .filter(|item| identity.of_text(&item.reason) == Claim::Mine && !used.contains(&item.id))
         .collect();
     plan
+}
+
+/// Plans the items for a wish.
+pub(super) fn plan(cx: &Context<'_>, here: &Here<'_>, id: &AclListId, plan: &mut Plan) {
+    let Some(items) = cx.observation.acl.get(id) else {
+        plan.needs.push(Need::Acl(id.clone()));
+        return;
+    };
+    let ports: Vec<(Transport, u16)> = here
+        .wish
+        .ports
+        .iter()
+        .map(|port| (port.protocol.transport(), port.port))
+        .collect();
+    let items = list(cx.identity, id, items, &ports, &here.wish.sources);
+    for item in items.wider {
+        let text = format!(
+            "acl item {} lets in more than the source ranges of the service",
+            text(item)
+        );
+        plan.notes.push(Note::warning("AclWider", text).about("sources"));
+    }
+    for port in items.hidden {
+        let text = format!("no number is free in the acl list before the item that denies port {port}");
+        plan.notes.push(Note::warning("AclFull", text));
+    }
+    for item in items.allow {
+        let reason = format!("the acl list does not let in port {}", item.ports.start);
+        plan.push(Phase::Build, Step::AllowInAcl(item), reason, Impact::None);
+    }
+    for item in items.drop {
+        let step = Step::DropFromAcl {
+            item: item.id.clone(),
+            what: text(item),
+        };
+        plan.push(
+            Phase::Close,
+            step,
+            "its port or sources are no longer wanted",
+            Impact::None,
+        );
+    }
 }
 
 fn mark(identity: &Identity, sources: &Sources) -> String {

@@ -2,9 +2,10 @@
 //!
 //! | file | decides |
 //! | --- | --- |
-//! | `step` | what a step is, how it reads, and how it shows once it succeeded |
+//! | `step`, `effect` | what a step is, how it reads, and how it shows once it succeeded |
 //! | `adopt` | marks for the rules of an older controller |
-//! | `rules` | rules, their fields and their members on the chosen address |
+//! | `rules` | rules and their members on the chosen address |
+//! | `update` | what of a rule is changed in place, its mark included |
 //! | `firewall` | firewall rules of a port |
 //! | `acl` | ACL items of a port |
 //! | `depart` | how a balancer leaves an address |
@@ -15,9 +16,11 @@
 mod acl;
 mod adopt;
 mod depart;
+mod effect;
 mod firewall;
 mod rules;
 mod step;
+mod update;
 
 use std::net::IpAddr;
 
@@ -34,7 +37,8 @@ use crate::cloudstack::types::JobId;
 use crate::tenant::{NameOrId, Policy, Scope};
 
 pub use step::Impact;
-pub(crate) use step::{Answered, Phase, Planned, Step};
+pub(crate) use effect::Answered;
+pub(crate) use step::{Phase, Planned, Step};
 
 /// The end of a balancer, as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,25 +1,21 @@
-//! Rules, their fields and their members on the chosen address.
+//! Rules and their members on the chosen address.
 //!
-//! Decides which rule serves which wanted port, what is changed in place and what has to be replaced. Facts: two rules of one
-//! address never share a port, whatever their protocols; ports can't be changed; a failed update shows the new protocol although
-//! the router has the old one, and only name and state tell; from 4.22 on an update that repeats algorithm and protocol does not
-//! touch the router, and one that leaves the algorithm out always does.
+//! Decides which rule serves which wanted port, and what has to be made, replaced or cleared away. Facts: two rules of one
+//! address never share a port, whatever their protocols; ports and network of a rule can't be changed.
 
 use std::collections::BTreeSet;
 
 use proto::{Fault, FaultKind};
 
-use super::{Context, Impact, Need, Phase, Plan, Step, acl, consent, firewall};
-use crate::cloudstack::types::{
-    Algorithm, CidrList, FirewallRule, LoadBalancerRule, Network, RuleProtocol, RuleState, Tag,
-};
-use crate::cloudstack::{CreateRule, RuleChange};
+use super::{Context, Impact, Need, Phase, Plan, Step, acl, consent, firewall, update};
+use crate::cloudstack::CreateRule;
+use crate::cloudstack::types::{CidrList, FirewallRule, LoadBalancerRule, Network, RuleState};
 use crate::load_balancer::address::Site;
 use crate::load_balancer::marks::{AddressWord, Mark};
 use crate::load_balancer::members::WantedMembers;
 use crate::load_balancer::network::{Filter, filter, port_field};
 use crate::load_balancer::outcome::Note;
-use crate::load_balancer::ownership::{Claimed, TAG_KEY, is_tagged};
+use crate::load_balancer::ownership::{Claimed, is_tagged};
 use crate::load_balancer::sources::{Sources, SourcesHash};
 use crate::load_balancer::wish::{Dialect, Protocol, Transport, Wish, WishPort, transport_of};
 
@@ -31,8 +27,6 @@ pub(super) struct Here<'a> {
     pub(super) members: &'a WantedMembers,
 }
 
-/// How long an address is proved by its job alone, before it gets a tag.
-const TAG_AFTER: std::time::Duration = std::time::Duration::from_secs(3600);
 /// The port of the router's statistics, which no rule may have.
 const STATISTICS_PORT: u16 = 8081;
 
@@ -61,10 +55,10 @@ pub(super) fn plan(cx: &Context<'_>, here: &Here<'_>, plan: &mut Plan) -> Result
     }
     ports.obsolete(plan);
     if let Filter::Acl(list) = &filter {
-        acl_items(cx, here, list, plan);
+        acl::plan(cx, here, list, plan);
     }
     too_long(here, &filter, plan);
-    tag(cx, here, plan);
+    update::tag(cx, here, plan);
     // The steps stay to be seen: they are what a person would accept.
     if let Err(fault) = consent(cx, here, plan) {
         plan.end = super::End::Refused(fault);
@@ -126,7 +120,7 @@ fn is_held(cx: &Context<'_>, here: &Here<'_>, claimed: &Claimed<'_>) -> bool {
 
 /// The list that a rule should get instead of the one it has; `None` if that one is right. One that a server would cut is
 /// left to the firewall.
-fn rule_list(wish: &Wish, present: Option<&Sources>) -> Option<CidrList> {
+pub(super) fn rule_list(wish: &Wish, present: Option<&Sources>) -> Option<CidrList> {
     let everybody = Sources::everybody();
     let (wanted, list) = match wish.sources.rule_list() {
         Some(list) => (&wish.sources, list),
@@ -153,11 +147,11 @@ fn no_stranger_in_the_way(cx: &Context<'_>, here: &Here<'_>) -> Result<(), Fault
     Ok(())
 }
 
-struct Ports<'a, 'o> {
+pub(super) struct Ports<'a, 'o> {
     filtered: bool,
     firewall: Vec<&'a FirewallRule>,
-    cx: &'a Context<'o>,
-    here: &'a Here<'a>,
+    pub(super) cx: &'a Context<'o>,
+    pub(super) here: &'a Here<'a>,
 }
 
 impl<'a> Ports<'a, '_> {
@@ -188,7 +182,11 @@ impl<'a> Ports<'a, '_> {
             None => {
                 // The old rule takes its mark with it; the new one speaks of what is still open.
                 let src = firewall.as_ref().map(|firewall| firewall.src.clone());
-                self.create(port, src.unwrap_or_else(|| BTreeSet::from([here.wish.sources.hash()])), plan);
+                self.create(
+                    port,
+                    src.unwrap_or_else(|| BTreeSet::from([here.wish.sources.hash()])),
+                    plan,
+                );
             }
         }
         if let Some(firewall) = firewall {
@@ -285,11 +283,11 @@ impl<'a> Ports<'a, '_> {
             .map_or(self.here.wish.dialect.kind, |parsed| parsed.dialect)
     }
 
-    fn name(&self, protocol: Protocol, port: u16) -> String {
+    pub(super) fn name(&self, protocol: Protocol, port: u16) -> String {
         self.cx.identity.names.rule(self.dialect(), protocol, port)
     }
 
-    fn mark(&self, src: BTreeSet<SourcesHash>) -> Mark {
+    pub(super) fn mark(&self, src: BTreeSet<SourcesHash>) -> Mark {
         Mark {
             cluster: self.cx.identity.uids.mark().to_owned(),
             service: self.cx.identity.service.uid.to_string(),
@@ -301,27 +299,20 @@ impl<'a> Ports<'a, '_> {
     }
 
     fn create(&self, port: &WishPort, src: BTreeSet<SourcesHash>, plan: &mut Plan) {
-        let (cx, here) = (self.cx, self.here);
-        let blockers: Vec<_> = mine_at(cx, here, port.port).collect();
-        let mut prepared = false;
-        for blocker in &blockers {
+        let mut blockers = mine_at(self.cx, self.here, port.port).peekable();
+        if blockers.peek().is_none() {
+            let rule = self.rule(port.protocol, (port.port, port.node_port), src);
+            let reason = format!("no rule serves port {}", port.port);
+            plan.push(Phase::Build, self.create_step(rule), reason, Impact::None);
+        }
+        for blocker in blockers {
             if !self.proved_without(blocker) {
-                prepared = true;
                 self.placeholder(plan);
             }
-            let step = Step::DeleteRule {
-                rule: blocker.rule.id.clone(),
-                name: blocker.rule.name.clone(),
-            };
-            let reason = format!("it is in the way of the rule that port {} needs", port.port);
-            plan.push(Phase::Build, step, reason, Impact::Outage);
+            let step = Step::DeleteRule { rule: blocker.rule.id.clone(), name: blocker.rule.name.clone() };
+            let reason = format!("protocol or node port of port {} changed, and its successor needs the place", port.port);
+            plan.push(Phase::Replace, step, reason, Impact::Outage);
         }
-        let reason = match (blockers.is_empty(), prepared) {
-            (true, _) => format!("no rule serves port {}", port.port),
-            (false, _) => format!("protocol or node port of port {} changed", port.port),
-        };
-        let rule = self.rule(port.protocol, (port.port, port.node_port), src);
-        plan.push(Phase::Build, self.create_step(rule), reason, Impact::None);
     }
 
     fn create_step(&self, rule: CreateRule) -> Step {
@@ -332,7 +323,12 @@ impl<'a> Ports<'a, '_> {
         }
     }
 
-    fn rule(&self, protocol: Protocol, (port, node_port): (u16, u16), src: BTreeSet<SourcesHash>) -> CreateRule {
+    fn rule(
+        &self,
+        protocol: Protocol,
+        (port, node_port): (u16, u16),
+        src: BTreeSet<SourcesHash>,
+    ) -> CreateRule {
         let here = self.here;
         let sources = here
             .wish
@@ -385,132 +381,8 @@ impl<'a> Ports<'a, '_> {
         if let (Some(port), Some(node_port)) = (free, node_port) {
             let rule = self.rule(Protocol::Tcp, (port, node_port), self.all_known());
             let reason = "it proves whose the address is while its only rule is replaced";
-            plan.push(Phase::Build, self.create_step(rule), reason, Impact::None);
+            plan.push(Phase::Replace, self.create_step(rule), reason, Impact::None);
         }
-    }
-
-    fn update(
-        &self,
-        port: &WishPort,
-        claimed: &Claimed<'_>,
-        src: BTreeSet<SourcesHash>,
-        held: bool,
-        plan: &mut Plan,
-    ) {
-        let rule = claimed.rule;
-        let current = claimed.mark.clone();
-        let mark = self.wanted_mark(current.as_ref(), src, held);
-        let description = mark.written_into(&rule.description);
-        let fields = self.fields(port, rule, held);
-        let marked = description != rule.description;
-        let Some((mut change, reason, impact)) = fields.or_else(|| {
-            let change = RuleChange {
-                algorithm: Some(rule.algorithm.clone()),
-                protocol: Some(port.protocol.rule()),
-                ..RuleChange::default()
-            };
-            marked.then_some((change, "its mark is not up to date", Impact::None))
-        }) else {
-            return;
-        };
-        change.description = marked.then_some(description);
-        // A mark that only forgets what is closed by now has time until the rest is done.
-        let only_forgets = impact == Impact::None
-            && current.is_some_and(|old| {
-                old.src.is_superset(&mark.src)
-                    && Mark {
-                        src: old.src.clone(),
-                        ..mark
-                    } == old
-            });
-        let phase = if only_forgets {
-            Phase::Settle
-        } else {
-            Phase::Update
-        };
-        let step = Step::UpdateRule {
-            rule: rule.id.clone(),
-            name: rule.name.clone(),
-            change,
-        };
-        plan.push(phase, step, reason, impact);
-    }
-
-    fn wanted_mark(&self, current: Option<&Mark>, src: BTreeSet<SourcesHash>, held: bool) -> Mark {
-        let fresh = self.mark(src);
-        match current {
-            // Another UID of our own cluster is as good; "-" is replaced once there is a UID.
-            Some(mark) if self.cx.identity.uids.are_ours(&mark.cluster) => Mark {
-                cluster: mark.cluster.clone(),
-                held: mark.held.clone().filter(|_| held),
-                other: mark.other.clone(),
-                ..fresh
-            },
-            Some(mark) => Mark {
-                held: mark.held.clone().filter(|_| held),
-                other: mark.other.clone(),
-                ..fresh
-            },
-            None => fresh,
-        }
-    }
-
-    /// What of the rule's own fields is to be changed, with the reason; the description is the caller's.
-    fn fields(
-        &self,
-        port: &WishPort,
-        rule: &LoadBalancerRule,
-        held: bool,
-    ) -> Option<(RuleChange, &'static str, Impact)> {
-        let features = self.cx.observation.features;
-        let wanted = port.protocol.rule();
-        let stored = rule.protocol.clone().unwrap_or(RuleProtocol::Tcp);
-        let named = self
-            .cx
-            .identity
-            .names
-            .parse(&rule.name)
-            .and_then(|parsed| parsed.protocol);
-        let name = self.name(port.protocol, port.port);
-        let algorithm = self.here.wish.algorithm.clone();
-        let sources = (!held && features.sources_on_update)
-            .then(|| rule_list(self.here.wish, Sources::from_server(&rule.sources).as_ref()))
-            .flatten();
-        let mut change = RuleChange {
-            protocol: Some(wanted.clone()),
-            algorithm: Some(algorithm.clone()),
-            sources,
-            ..RuleChange::default()
-        };
-        let members = self.cx.observation.members.get(&rule.id);
-        let stuck = rule.state == RuleState::Add && members.is_some_and(|members| !members.is_empty());
-        let misnamed = named.is_some_and(|named| named != port.protocol);
-        let repair = misnamed || stuck;
-        if stored != wanted || repair {
-            change.name = (misnamed || stored != wanted).then_some(name);
-            if stored == wanted && features.protocol_update_applies {
-                // What is left out counts as changed, so that the router hears of what the list already says.
-                change.algorithm = None;
-                change.name = Some(self.name(port.protocol, port.port));
-            } else if !features.protocol_update_applies && rule.algorithm == algorithm {
-                // Such a server tells the router only together with another algorithm; the right one follows.
-                change.algorithm = Some(another(&algorithm));
-                change.name = None;
-            }
-            let reason = if stored == wanted {
-                "an earlier change did not reach the router"
-            } else {
-                "the PROXY header is switched"
-            };
-            return Some((change, reason, Impact::Brief));
-        }
-        if rule.algorithm != algorithm {
-            return Some((change, "another algorithm is wanted", Impact::Brief));
-        }
-        change
-            .sources
-            .is_some()
-            .then_some((change, "other sources are wanted", Impact::None))
     }
 
     /// Rules of the Service on this address that serve no wanted port, and what let traffic in to them.
@@ -542,8 +414,9 @@ impl<'a> Ports<'a, '_> {
             }
             let blocks = claimed.serves() && here.wish.port(rule.public_port).is_some();
             if !blocks {
+                let idle = cx.observation.members.get(&rule.id).is_some_and(BTreeSet::is_empty);
                 let (reason, impact) = if claimed.serves() {
-                    ("its port is no longer wanted", Impact::Outage)
+                    ("its port is no longer wanted", if idle { Impact::None } else { Impact::Outage })
                 } else {
                     ("its deletion was begun and did not end", Impact::None)
                 };
@@ -557,87 +430,11 @@ impl<'a> Ports<'a, '_> {
     }
 }
 
-/// Any other algorithm.
-fn another(algorithm: &Algorithm) -> Algorithm {
-    match algorithm {
-        Algorithm::RoundRobin => Algorithm::LeastConnections,
-        Algorithm::LeastConnections | Algorithm::Source | Algorithm::Other(_) => Algorithm::RoundRobin,
-    }
-}
-
-fn acl_items(cx: &Context<'_>, here: &Here<'_>, list: &crate::cloudstack::types::AclListId, plan: &mut Plan) {
-    let Some(items) = cx.observation.acl.get(list) else {
-        plan.needs.push(Need::Acl(list.clone()));
-        return;
-    };
-    let ports: Vec<(Transport, u16)> = here
-        .wish
-        .ports
-        .iter()
-        .map(|port| (port.protocol.transport(), port.port))
-        .collect();
-    let items = acl::list(cx.identity, list, items, &ports, &here.wish.sources);
-    for item in items.wider {
-        let text = format!(
-            "acl item {} lets in more than the source ranges of the service",
-            acl::text(item)
-        );
-        plan.notes.push(Note::warning("AclWider", text).about("sources"));
-    }
-    for port in items.hidden {
-        let text = format!("no number is free in the acl list before the item that denies port {port}");
-        plan.notes.push(Note::warning("AclFull", text));
-    }
-    for item in items.allow {
-        let reason = format!("the acl list does not let in port {}", item.ports.start);
-        plan.push(Phase::Build, Step::AllowInAcl(item), reason, Impact::None);
-    }
-    for item in items.drop {
-        let step = Step::DropFromAcl {
-            item: item.id.clone(),
-            what: acl::text(item),
-        };
-        plan.push(
-            Phase::Close,
-            step,
-            "its port or sources are no longer wanted",
-            Impact::None,
-        );
-    }
-}
-
 fn too_long(here: &Here<'_>, filter: &Filter, plan: &mut Plan) {
     if *filter == Filter::Firewall && here.wish.sources.rule_list().is_none() {
         let text = "the source ranges need more than the 255 characters that a load balancer rule keeps, so only the \
                     firewall holds them";
         plan.notes
             .push(Note::warning("SourcesInFirewallOnly", text).about("sources"));
-    }
-}
-
-/// A tag proves an own address for longer than its job does.
-fn tag(cx: &Context<'_>, here: &Here<'_>, plan: &mut Plan) {
-    let Some(address) = cx.observation.address(&here.site.address) else {
-        return;
-    };
-    let old_enough = address
-        .allocated
-        .is_some_and(|at| at.after(TAG_AFTER) <= cx.observation.now);
-    let wanted = cx.observation.features.may_tag
-        && here.site.word == AddressWord::Own
-        && !cx.identity.uids.is_unknown()
-        && old_enough
-        && !address
-            .tags
-            .iter()
-            .any(|tag| tag.key.eq_ignore_ascii_case(TAG_KEY));
-    if wanted {
-        let tag = Tag::new(TAG_KEY, cx.identity.uids.mark());
-        let step = Step::Tag {
-            address: address.id.clone(),
-            ip: address.ip,
-            tag,
-        };
-        plan.push(Phase::Settle, step, "the address is the cluster's", Impact::None);
     }
 }

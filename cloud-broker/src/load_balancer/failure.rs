@@ -1,0 +1,65 @@
+//! What failures mean to those who asked.
+
+use proto::{Advice, Fault, FaultKind};
+
+use super::board::Unread;
+use crate::cloudstack::{ApiError, Refusal};
+
+/// Failures that may mean "already so", or that something was left behind: the next look tells.
+pub(super) fn judged_by_looking(error: &ApiError) -> bool {
+    match error {
+        ApiError::Rejected(_)
+        | ApiError::Gone(_)
+        | ApiError::Conflict(_)
+        | ApiError::NoCapacity(_)
+        | ApiError::JobFailed { .. }
+        | ApiError::JobLost { .. }
+        | ApiError::Odd { .. } => true,
+        ApiError::Unreachable { maybe_executed, .. } => *maybe_executed,
+        ApiError::Denied(_)
+        | ApiError::BadCredentials(_)
+        | ApiError::Throttled { .. }
+        | ApiError::Busy(_)
+        | ApiError::Limit(_)
+        | ApiError::Stopping { .. } => false,
+    }
+}
+
+/// A list could not be had.
+pub(super) fn unread(error: Unread) -> Fault {
+    match error {
+        Unread::Api(error) => fault_of("looking", &error),
+        Unread::Restless(_) => Fault::new(FaultKind::Busy, "LIST_NOT_COMPLETE", error.to_string()),
+    }
+}
+
+/// What a caller can decide on.
+pub(super) fn fault_of(what: &str, error: &ApiError) -> Fault {
+    let text = format!("{what}: {error}");
+    let (kind, reason) = match error {
+        ApiError::Rejected(Refusal {
+            code: Some(430 | 431),
+            ..
+        }) => (FaultKind::Invalid, "REFUSED_BY_CLOUD"),
+        ApiError::Rejected(_)
+        | ApiError::JobFailed { .. }
+        | ApiError::JobLost { .. }
+        | ApiError::Odd { .. } => (FaultKind::Internal, "STEP_FAILED"),
+        ApiError::Gone(_) => (FaultKind::NotFound, "GONE"),
+        ApiError::Conflict(_) => (FaultKind::Conflict, "CONFLICT"),
+        ApiError::Denied(_) => (FaultKind::Denied, "DENIED_BY_CLOUD"),
+        ApiError::BadCredentials(_) => (FaultKind::Denied, "BAD_CREDENTIALS"),
+        ApiError::Limit(_) => (FaultKind::Quota, "LIMIT_OF_CLOUD"),
+        ApiError::NoCapacity(_) => (FaultKind::Quota, "NO_FREE_ADDRESS"),
+        ApiError::Throttled { .. } | ApiError::Busy(_) => (FaultKind::Busy, "CLOUD_BUSY"),
+        ApiError::Unreachable { .. } | ApiError::Stopping { .. } => {
+            (FaultKind::Unreachable, "CLOUD_UNREACHABLE")
+        }
+    };
+    let advice = if let ApiError::Throttled { after, .. } = error {
+        Advice::After(*after)
+    } else {
+        Advice::BackOff
+    };
+    Fault::new(kind, reason, text).with_advice(advice)
+}
