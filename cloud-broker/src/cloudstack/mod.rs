@@ -48,3 +48,29 @@ pub use paging::{Complete, Listing};
 pub use poller::JobFate;
 pub use settings::{AccountError, Environment, RateSettings, Settings};
 pub use sign::ApiKeys;
+
+#[cfg(test)]
+mod purity {
+    /// Rules that only decide must not be able to do anything else.
+    #[test]
+    fn what_is_marked_pure_reaches_no_clock_no_runtime_and_no_client() {
+        let files = [
+            ("breaker", include_str!("breaker.rs")),
+            ("budget", include_str!("budget.rs")),
+            ("cadence", include_str!("cadence.rs")),
+            ("commands", include_str!("commands.rs")),
+            ("envelope", include_str!("envelope.rs")),
+            ("error", include_str!("error.rs")),
+            ("jobs", include_str!("jobs.rs")),
+            ("paging", include_str!("paging.rs")),
+            ("retry", include_str!("retry.rs")),
+            ("sign", include_str!("sign.rs")),
+        ];
+        for (name, text) in files {
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            for forbidden in ["tokio", "reqwest", "runtime::", "::now()", "rand::", "async ", "parking_lot"] {
+                assert!(!code.contains(forbidden), "{name} is pure and mentions {forbidden}");
+            }
+        }
+    }
+}

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use runtime::host::Host;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -104,24 +103,6 @@ pub struct Environment {
     pub shutdown: CancellationToken,
     /// What is counted.
     pub metrics: CloudStackMetrics,
-}
-
-impl Environment {
-    /// The environment that a host offers.
-    pub fn of(host: &Host, metrics: CloudStackMetrics) -> Self {
-        let (tasks, shutdown) = (TaskTracker::new(), host.shutdown());
-        let (running, ends) = (tasks.clone(), shutdown.clone());
-        host.spawn("calls to CloudStack", async move {
-            ends.cancelled().await;
-            running.close();
-            running.wait().await;
-        });
-        Self {
-            tasks,
-            shutdown,
-            metrics,
-        }
-    }
 }
 
 /// Why an account can't be made.

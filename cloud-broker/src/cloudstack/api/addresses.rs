@@ -62,13 +62,13 @@ impl Api {
         self.list(Command::ListPublicIpAddresses, params).await
     }
 
-    /// One page of addresses of a zone that anybody may take; never evidence that there are no more.
+    /// Some addresses of a zone that anybody may take, in the server's order; never evidence that there are no more.
     pub async fn free_addresses(&self, zone: Option<&ZoneId>) -> Result<Vec<PublicIpAddress>, ApiError> {
         let params = Params::new()
             .with("state", "Free")
             .with("allocatedonly", false)
             .maybe("zoneid", zone);
-        self.first_page(Command::ListPublicIpAddresses, params).await
+        self.some(Command::ListPublicIpAddresses, params).await
     }
 
     /// An address in whatever state; `None` if it is somebody else's or no address at all.

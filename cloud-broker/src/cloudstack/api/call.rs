@@ -14,6 +14,9 @@ use crate::cloudstack::paging::{Complete, Next, Pager};
 use crate::cloudstack::types::{Entity, Fields};
 use crate::cloudstack::{ApiError, Command, CommandClass, Listing, Refusal, retry};
 
+/// How many rows are some.
+const SOME: usize = 32;
+
 impl Api {
     /// One read, repeated while that may help.
     pub(super) async fn read(&self, command: Command, params: Params) -> Result<Value, ApiError> {
@@ -72,13 +75,16 @@ impl Api {
         }
     }
 
-    /// What a server shows of a list at once.
-    pub(super) async fn first_page<T: Entity>(
-        &self,
-        command: Command,
-        params: Params,
-    ) -> Result<Vec<T>, ApiError> {
-        let answer = self.read(command, params).await?;
+    /// Some rows of a list that may be long, where servers spend their time on every row. A server with smaller pages
+    /// shows one of its own.
+    pub(super) async fn some<T: Entity>(&self, command: Command, params: Params) -> Result<Vec<T>, ApiError> {
+        let page = params.clone().with("page", 1).with("pagesize", SOME);
+        let answer = match self.read(command, page).await {
+            Err(ApiError::Rejected(refusal)) if refusal.code == Some(431) => {
+                self.read(command, params).await?
+            }
+            answer => answer?,
+        };
         Ok(rows::<T>(&answer).filter_map(T::parse).collect())
     }
 
