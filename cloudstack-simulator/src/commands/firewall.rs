@@ -181,15 +181,17 @@ async fn created(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
     let ok = match address {
         Some(address) => {
             let _held = run.lock(LockKey::Address(address)).await;
-            apply_firewall(run, address).await
+            let ok = apply_firewall(run, address).await;
+            if !ok {
+                // It stays in the lists until the router takes the next change.
+                run.world(|world| revoke(world, id));
+                apply_firewall(run, address).await;
+            }
+            ok
         }
         None => false,
     };
     run.world(|world| {
-        if !ok && let Some(rule) = world.firewall_rules.get_mut(id) {
-            // It stays in the lists until the router takes the next change.
-            rule.state = RuleState::Deleting;
-        }
         let rule = world
             .firewall_rules
             .get(id)
@@ -197,6 +199,12 @@ async fn created(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
             .ok_or_else(|| JobError::failed("Failed to create firewall rule"))?;
         Ok(json!({ "firewallrule": world.show_firewall(rule, crate::state::show::Reader::of(run.caller.kind)) }))
     })
+}
+
+fn revoke(world: &mut World, id: Uuid) {
+    if let Some(rule) = world.firewall_rules.get_mut(id) {
+        rule.state = RuleState::Deleting;
+    }
 }
 
 fn delete(world: &mut World, call: &Call) -> Result<Started, ApiError> {
@@ -211,11 +219,7 @@ async fn remove(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
         return Ok(super::job::success());
     };
     let _held = run.lock(LockKey::Address(address)).await;
-    run.world(|world| {
-        if let Some(rule) = world.firewall_rules.get_mut(id) {
-            rule.state = RuleState::Deleting;
-        }
-    });
+    run.world(|world| revoke(world, id));
     if apply_firewall(run, address).await {
         Ok(super::job::success())
     } else {

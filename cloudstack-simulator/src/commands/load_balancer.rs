@@ -275,7 +275,7 @@ async fn created(run: &Arc<JobRun>, id: Uuid, (opens, opened): (bool, bool)) -> 
         && !apply_firewall(run, address).await
         && opened
     {
-        return Err(run.world(|world| {
+        let text = run.world(|world| {
             let text = world
                 .rules
                 .get(id)
@@ -284,13 +284,17 @@ async fn created(run: &Arc<JobRun>, id: Uuid, (opens, opened): (bool, bool)) -> 
             if let Some(rule) = world.rules.get_mut(id) {
                 rule.state = RuleState::Deleting;
             }
-            world
+            let implicit = world
                 .firewall_rules
                 .iter_mut()
-                .filter(|rule| rule.related == Some(id))
-                .for_each(|rule| rule.state = RuleState::Deleting);
-            JobError::failed(format!("Unable to remove load balancer rule {text}"))
-        }));
+                .filter(|rule| rule.related == Some(id));
+            implicit.for_each(|rule| rule.state = RuleState::Deleting);
+            text
+        });
+        apply_firewall(run, address).await;
+        return Err(JobError::failed(format!(
+            "Unable to remove load balancer rule {text}"
+        )));
     }
     run.world(|world| {
         let rule = world
@@ -341,6 +345,8 @@ async fn remove(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
         run.world(|world| {
             if let Some(rule) = world.rules.get_mut(id) {
                 rule.state = RuleState::Deleting;
+                // Even a delete that fails leaves its members on their way out for the router, while lists show them.
+                rule.members.iter_mut().for_each(|member| member.leaving = true);
             }
         });
         ok = reconfigure(run, before.network).await;

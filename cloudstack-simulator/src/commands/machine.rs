@@ -218,6 +218,7 @@ fn destroy(world: &mut World, call: &Call) -> Result<Started, ApiError> {
         mark_busy(&run, id);
         set_state(&run, id, MachineState::Destroyed);
         if for_good {
+            leave_rules(&run, id).await;
             run.world(|world| expunge_now(world, id));
             return Ok(json!({ "virtualmachine": { "securitygroup": [], "nic": [], "affinitygroup": [], "tags": [], "deleteprotection": false } }));
         }
@@ -232,10 +233,29 @@ fn expunge(world: &mut World, call: &Call) -> Result<Started, ApiError> {
         if run.caller.kind == RoleKind::User {
             return Err(JobError::failed("Expunging a vm can only be done by an Admin. Or when the allow.user.expunge.recover.vm key is set."));
         }
+        leave_rules(&run, id).await;
         run.world(|world| expunge_now(world, id));
         Ok(super::job::success())
     })
     .on(INSTANCE, id))
+}
+
+/// Takes a machine out of its rules, as the router sees it.
+async fn leave_rules(run: &Arc<JobRun>, id: Uuid) {
+    let networks = run.world(|world| {
+        let mut networks = Vec::new();
+        for rule in world.rules.iter_mut() {
+            for member in rule.members.iter_mut().filter(|member| member.machine == id) {
+                member.leaving = true;
+                networks.push(rule.network);
+            }
+        }
+        networks.dedup();
+        networks
+    });
+    for network in networks {
+        super::load_balancer::reconfigure(run, network).await;
+    }
 }
 
 /// Takes a machine out of the database and out of its rules. Its id stays known.

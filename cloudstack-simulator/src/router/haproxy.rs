@@ -73,6 +73,7 @@ impl DataPlane {
                 Ok(child) => {
                     // The new process told the old one to finish its connections; it ends by itself.
                     if let Some(old) = old {
+                        closed(&old.child).await;
                         retire(old.child);
                     }
                     running.insert(
@@ -116,7 +117,9 @@ impl DataPlane {
             .stderr(Stdio::null())
             .kill_on_drop(true);
         if let Some(pid) = replaced {
-            process.arg("-sf").arg(pid.to_string());
+            // Listening sockets go from the old process to the new one, so that no connection is lost.
+            let old = self.socket(router, generation.saturating_sub(1));
+            process.arg("-x").arg(old).arg("-sf").arg(pid.to_string());
         }
         let mut child = process.spawn()?;
         let listening = async {
@@ -138,6 +141,10 @@ impl DataPlane {
         }
     }
 
+    fn socket(&self, router: Uuid, generation: u64) -> PathBuf {
+        self.directory.join(format!("{router}-{generation}.sock"))
+    }
+
     /// Ends all of them.
     pub(crate) async fn stop(&self) {
         for (_, mut running) in self.running.lock().await.drain() {
@@ -151,6 +158,42 @@ impl Drop for DataPlane {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.directory);
     }
+}
+
+/// Waits until a process that was told to end accepts no connection any more.
+async fn closed(child: &Child) {
+    let Some(pid) = child.id() else { return };
+    let waiting = async {
+        while accepts(pid) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    if tokio::time::timeout(START, waiting).await.is_err() {
+        tracing::warn!(pid, "the old haproxy still accepts connections");
+    }
+}
+
+/// Whether a process has a listening TCP socket.
+fn accepts(pid: u32) -> bool {
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    let listening = |inode: &str| {
+        table.lines().any(|line| {
+            let mut fields = line.split_whitespace().skip(3);
+            fields.next() == Some("0A") && fields.nth(5) == Some(inode)
+        })
+    };
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    files
+        .filter_map(|file| std::fs::read_link(file.path()).ok())
+        .any(|link| {
+            let name = link.to_string_lossy();
+            name.strip_prefix("socket:[")
+                .and_then(|rest| rest.strip_suffix(']'))
+                .is_some_and(listening)
+        })
 }
 
 /// Waits for a process that was told to end, so that it leaves no zombie; kills it when its last connections take too long.
@@ -188,7 +231,7 @@ fn short(id: impl std::fmt::Display) -> String {
 /// Global part: the socket shows that this process listens.
 fn head(socket: &Path) -> String {
     format!(
-        "global\n    stats socket {} mode 600 level admin\n    maxconn 4096\n    hard-stop-after 4s\n\ndefaults\n    mode tcp\n    retries 3\n    option redispatch\n    \
+        "global\n    stats socket {} mode 600 level admin expose-fd listeners\n    maxconn 4096\n    hard-stop-after 4s\n\ndefaults\n    mode tcp\n    retries 3\n    option redispatch\n    \
          timeout connect 5s\n    timeout client 50s\n    timeout server 50s\n",
         socket.display()
     )

@@ -191,13 +191,13 @@ impl Command {
                     members: rule
                         .members
                         .iter()
-                        .filter(|of| !of.leaving && !revoked && serves(world, of))
+                        .filter(|of| !of.leaving && !revoked)
                         .map(member)
                         .collect(),
                     leaving: rule
                         .members
                         .iter()
-                        .filter(|of| (of.leaving || revoked) && serves(world, of))
+                        .filter(|of| of.leaving || revoked)
                         .map(member)
                         .collect(),
                     revoked,
@@ -289,14 +289,6 @@ impl Command {
             Self::Acl { items, .. } => json!({ "command": self.name(), "rules": items }),
         }
     }
-}
-
-/// Destroyed machines stay mapped but are not sent.
-fn serves(world: &World, member: &Member) -> bool {
-    world
-        .machines
-        .get(member.machine)
-        .is_some_and(|machine| machine.state != crate::state::MachineState::Destroyed)
 }
 
 impl RouterRule {

@@ -300,7 +300,7 @@ async fn creates_on_one_address_wait_for_each_other_and_on_two_they_don_t() {
     let seed = small();
     let keys = Keys::generate(&seed);
     let options = Options {
-        lock_pause: std::time::Duration::from_secs(3600),
+        lock_pause: std::time::Duration::from_hours(1),
         ..Options::default()
     };
     let simulator = Simulator::start(seed, keys, options).await.unwrap();

@@ -1,5 +1,6 @@
 //! A small signing client, written apart from the simulator's own check.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,21 +14,21 @@ use tokio::net::TcpStream;
 
 /// An answer as it came.
 #[derive(Debug, Clone)]
-pub struct Answer {
-    pub status: u16,
-    pub content_type: Option<String>,
-    pub description: Option<String>,
-    pub text: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) content_type: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) text: String,
 }
 
 impl Answer {
     /// The body, when it is JSON.
-    pub fn json(&self) -> Option<Value> {
+    pub(crate) fn json(&self) -> Option<Value> {
         serde_json::from_str(&self.text).ok()
     }
 
     /// What is inside the envelope.
-    pub fn inner(&self) -> Value {
+    pub(crate) fn inner(&self) -> Value {
         match self.json() {
             Some(Value::Object(fields)) => fields
                 .into_iter()
@@ -41,11 +42,11 @@ impl Answer {
 
 /// How a request is signed and sent.
 #[derive(Debug, Clone)]
-pub struct Manner<'a> {
-    pub auth: &'a str,
-    pub method: &'a str,
-    pub path: &'a str,
-    pub extra: &'a str,
+pub(crate) struct Manner<'a> {
+    pub(crate) auth: &'a str,
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) extra: &'a str,
 }
 
 impl Default for Manner<'_> {
@@ -60,7 +61,7 @@ impl Default for Manner<'_> {
 }
 
 /// Calls a command with the keys of a caller. The error: the connection went away without an answer.
-pub async fn call(
+pub(crate) async fn call(
     simulator: &Handle,
     caller: &str,
     command: &str,
@@ -77,7 +78,7 @@ pub async fn call(
 }
 
 /// Calls a command and waits for its job. The answer is the job's.
-pub async fn run(simulator: &Handle, caller: &str, command: &str, params: &[(&str, &str)]) -> Value {
+pub(crate) async fn run(simulator: &Handle, caller: &str, command: &str, params: &[(&str, &str)]) -> Value {
     let started = call(simulator, caller, command, params).await.unwrap();
     assert_eq!(started.status, 200, "{command}: {}", started.text);
     let job = started.inner()["jobid"].as_str().unwrap().to_owned();
@@ -94,7 +95,7 @@ pub async fn run(simulator: &Handle, caller: &str, command: &str, params: &[(&st
 }
 
 /// Sends a request, signed in the manner asked for.
-pub async fn request(
+pub(crate) async fn request(
     address: SocketAddr,
     keys: &KeyPair,
     pairs: Vec<(String, String)>,
@@ -119,7 +120,7 @@ pub async fn request(
 }
 
 /// Sends raw text and reads the whole answer.
-pub async fn exchange(address: SocketAddr, text: &str) -> Result<Answer, String> {
+pub(crate) async fn exchange(address: SocketAddr, text: &str) -> Result<Answer, String> {
     let mut stream = TcpStream::connect(address)
         .await
         .map_err(|error| error.to_string())?;
@@ -161,7 +162,7 @@ fn encoded(value: &str) -> String {
         if byte.is_ascii_alphanumeric() || b".-_*".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out
@@ -222,18 +223,7 @@ fn signed(mut pairs: Vec<(String, String)>, keys: &KeyPair, auth: &str) -> Vec<(
         keys.secret_key.clone()
     };
     pairs.push((key_name.into(), key));
-    let time = match auth {
-        "v3z" => Some(expires(600, "Z")),
-        "v3num" | "lower" => Some(expires(600, "+0000")),
-        "v3far" => Some(expires(86400, "+0000")),
-        "v3edge" => Some(expires(890, "+0000")),
-        "v3toofar" => Some(expires(1000, "+0000")),
-        "v3expired" => Some(expires(-60, "+0000")),
-        "v3garbage" => Some("tomorrow".into()),
-        "v3colon" => Some(expires(600, "+00:00")),
-        "v3nozone" => Some(expires(600, "")),
-        _ => None,
-    };
+    let time = expiry(auth);
     if let Some(time) = time {
         pairs.push((version_name.into(), "3".into()));
         pairs.push(("expires".into(), time));
@@ -267,4 +257,20 @@ fn signed(mut pairs: Vec<(String, String)>, keys: &KeyPair, auth: &str) -> Vec<(
         base64::engine::general_purpose::STANDARD.encode(mac.finalize().into_bytes()),
     ));
     pairs
+}
+
+/// The expiry of a manner, if it has one.
+fn expiry(auth: &str) -> Option<String> {
+    match auth {
+        "v3z" => Some(expires(600, "Z")),
+        "v3num" | "lower" => Some(expires(600, "+0000")),
+        "v3far" => Some(expires(86400, "+0000")),
+        "v3edge" => Some(expires(890, "+0000")),
+        "v3toofar" => Some(expires(1000, "+0000")),
+        "v3expired" => Some(expires(-60, "+0000")),
+        "v3garbage" => Some("tomorrow".into()),
+        "v3colon" => Some(expires(600, "+00:00")),
+        "v3nozone" => Some(expires(600, "")),
+        _ => None,
+    }
 }

@@ -49,14 +49,14 @@ const VOLATILE: &[&str] = &[
 
 /// What is known about ids so far.
 #[derive(Debug, Clone, Default)]
-pub struct Ids {
+pub(crate) struct Ids {
     seed: HashSet<String>,
     map: HashMap<String, String>,
 }
 
 impl Ids {
     /// Ids of the seed are the same on both sides.
-    pub fn of_seed(ids: &Map<String, Value>) -> Self {
+    pub(crate) fn of_seed(ids: &Map<String, Value>) -> Self {
         Self {
             seed: ids
                 .values()
@@ -68,17 +68,17 @@ impl Ids {
     }
 
     /// Our id of a recorded one.
-    pub fn ours(&self, recorded: &str) -> Option<&String> {
+    pub(crate) fn ours(&self, recorded: &str) -> Option<&String> {
         self.map.get(recorded)
     }
 
     /// Notes that two ids mean the same object.
-    pub fn same(&mut self, recorded: &str, ours: &str) {
+    pub(crate) fn same(&mut self, recorded: &str, ours: &str) {
         self.map.insert(recorded.to_owned(), ours.to_owned());
     }
 
     /// Compares two bodies and learns ids from them. The result: what differs.
-    pub fn compare(&mut self, recorded: &Value, ours: &Value, ordered: bool) -> Vec<String> {
+    pub(crate) fn compare(&mut self, recorded: &Value, ours: &Value, ordered: bool) -> Vec<String> {
         let mut differences = Vec::new();
         self.value(
             recorded,
@@ -184,13 +184,11 @@ impl Ids {
         if Uuid::try_parse(b).is_err() || self.seed.contains(a) {
             return true;
         }
-        match self.map.get(a) {
-            Some(known) => known != b,
-            None => {
-                self.map.insert(a.to_owned(), b.to_owned());
-                false
-            }
+        if let Some(known) = self.map.get(a) {
+            return known != b;
         }
+        self.map.insert(a.to_owned(), b.to_owned());
+        false
     }
 }
 
@@ -220,7 +218,7 @@ impl Path {
 }
 
 /// A text with ids, free addresses and internal numbers taken out.
-pub fn masked(text: &str) -> String {
+pub(crate) fn masked(text: &str) -> String {
     const BEFORE_NUMBER: &[&str] = &[
         "\"id\":",
         "\"id\": ",
@@ -272,7 +270,7 @@ pub fn masked(text: &str) -> String {
 }
 
 /// Names of the elements of an XML text.
-pub fn elements(text: &str) -> HashSet<String> {
+pub(crate) fn elements(text: &str) -> HashSet<String> {
     text.split('<')
         .filter_map(|part| part.split(['>', ' ', '/']).next())
         .filter(|name| !name.is_empty())

@@ -45,15 +45,15 @@ struct Line {
 
 /// What came out: for each compared line, its step and the differences.
 #[derive(Debug, Default)]
-pub struct Outcome {
-    pub steps: Vec<(u32, Vec<String>)>,
+pub(crate) struct Outcome {
+    pub(crate) steps: Vec<(u32, Vec<String>)>,
     /// Jobs whose commands to routers were compared: step, and what differs.
-    pub routers: Vec<(u32, Option<String>)>,
+    pub(crate) routers: Vec<(u32, Option<String>)>,
 }
 
 impl Outcome {
     /// A scenario that did not come to its end.
-    pub fn hung() -> Self {
+    pub(crate) fn hung() -> Self {
         Self {
             steps: vec![(0, vec!["the scenario did not end".into()])],
             routers: Vec::new(),
@@ -77,7 +77,7 @@ struct Player {
 }
 
 /// Jobs that stand still: before their work, before the router.
-pub fn holds(start: &[&str], router: &[&str]) -> Vec<Hold> {
+pub(crate) fn holds(start: &[&str], router: &[&str]) -> Vec<Hold> {
     start
         .iter()
         .map(|name| Hold::at_start(name))
@@ -86,7 +86,7 @@ pub fn holds(start: &[&str], router: &[&str]) -> Vec<Hold> {
 }
 
 /// Plays a scenario against a simulator of its own.
-pub async fn play(name: &str, file: &Path, holds: Vec<Hold>) -> Outcome {
+pub(crate) async fn play(name: &str, file: &Path, holds: Vec<Hold>) -> Outcome {
     let seed_text = std::fs::read_to_string(file.with_file_name("seed.json")).unwrap();
     let seed = Seed::parse(&seed_text).unwrap();
     let keys = Keys::generate(&seed);
@@ -232,12 +232,11 @@ impl Player {
             &manner
         ));
         // A call that waits for the lock of a job that stands still would wait for ever.
-        match timeout(Duration::from_secs(1), answer.as_mut()).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                self.simulator.release_jobs().await;
-                answer.await
-            }
+        if let Ok(answer) = timeout(Duration::from_secs(1), answer.as_mut()).await {
+            return answer;
+        }
+        self.simulator.release_jobs().await;
+        answer.await
         }
     }
 
@@ -250,7 +249,7 @@ impl Player {
             Ok(ready) => ready,
             Err(missing) => return self.note(line, vec![missing]),
         };
-        let reads = line
+        let is_read = line
             .command
             .as_ref()
             .is_some_and(|command| command.starts_with("list") || command.starts_with("query"));
@@ -271,7 +270,7 @@ impl Player {
             let mut ids = self.ids.clone();
             let differences = differences(line, &answer, &mut ids, self.ordered);
             // The recording paused here and there until a job ended.
-            if reads && !differences.is_empty() && !idle {
+            if is_read && !differences.is_empty() && !idle {
                 self.simulator.release_jobs().await;
                 continue;
             }
@@ -338,7 +337,7 @@ impl Player {
             let last = final_of(line.step);
             let failed = last.is_some_and(|last| job_code(&last.body) != 0);
             let millis = line.ms + last.and_then(|last| last.job_ms).unwrap_or(0.0);
-            (line.status != 200, failed, millis as u64)
+            (line.status != 200, failed, (millis * 1000.0).round().to_bits())
         });
         let mut sent = Vec::new();
         for line in order {
@@ -445,6 +444,6 @@ fn dig<'a>(body: &'a Value, steps: &[String]) -> Option<&'a Value> {
     steps.iter().try_fold(body, |value, step| match value {
         Value::Object(fields) => fields.get(step),
         Value::Array(entries) => entries.get(step.parse::<usize>().ok()?),
-        _ => None,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     })
 }
