@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | [`control_plane`], [`cluster`], [`service`], [`rbac`] | a Kubernetes cluster, its Nodes and Services, the agent's rights |
 //! | [`cloud`], [`proxy`] | the simulator or a real CloudStack, and the counting proxy before it |
-//! | [`processes`], [`product`], [`peers`], [`pki`], [`link`], [`traffic`], [`pool`] | the programs under test and how they are joined |
+//! | [`processes`], [`product`], [`peers`], [`pki`], [`link`], [`traffic`], [`pool`], [`lab`] | the programs under test and how they are joined |
 //! | [`manifests`] | the one-file manifest |
 //! | [`world`], [`runner`] | one scenario's surroundings; running, skipping and counting scenarios |
 //!
@@ -20,6 +20,7 @@
 pub mod cloud;
 pub mod cluster;
 pub mod control_plane;
+pub mod lab;
 pub mod link;
 pub mod manifests;
 pub mod peers;

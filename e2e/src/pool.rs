@@ -33,6 +33,13 @@ impl std::fmt::Debug for Map {
 }
 
 impl Map {
+    /// The one that is there.
+    pub fn of(cluster: &Cluster) -> Self {
+        Self {
+            api: Api::namespaced(cluster.client(), NAMESPACE),
+        }
+    }
+
     /// Makes it anew, with this content.
     pub async fn fresh(cluster: &Cluster, content: Value) -> Result<Self> {
         let api: Api<ConfigMap> = Api::namespaced(cluster.client(), NAMESPACE);

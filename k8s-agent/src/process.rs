@@ -29,6 +29,8 @@ use crate::lease::{Candidate, Fence};
 use crate::metrics::Metrics;
 use crate::node::machines::Machines;
 use crate::node::{init, monitor, refresh};
+use crate::service::backend::BackendName;
+use crate::service::choice::Running;
 use crate::watch::Watch;
 
 /// Port of the endpoint, that of all cloud controllers.
@@ -61,12 +63,14 @@ struct Stages {
 pub async fn run(host: Host, settings: Settings) -> anyhow::Result<()> {
     let metrics = Metrics::default();
     let clients = settings.access.clients(&metrics).await?;
-    if let Some(settings) = settings
+    if let Some(keepalived) = settings
         .keepalived
         .as_ref()
         .filter(|keepalived| keepalived.dry_run)
     {
-        return crate::keepalived::print_dry_run(clients.work, settings).await;
+        let alone = Running::One(BackendName::Keepalived);
+        let running = settings.broker.as_ref().map_or(alone, |_| Running::Both);
+        return crate::keepalived::print_dry_run(clients.work, keepalived, running).await;
     }
     Box::pin(run_with(host, settings, clients, metrics)).await
 }

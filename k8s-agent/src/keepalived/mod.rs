@@ -49,7 +49,6 @@ use self::ownership::Owner;
 use self::store::Store;
 use crate::context::Context;
 use crate::events::Component;
-use crate::service::backend::BackendName;
 use crate::service::choice::Running;
 
 /// Starts the backend: from now on the ConfigMap is kept right.
@@ -76,10 +75,12 @@ pub fn start(context: &Arc<Context>, settings: KeepalivedSettings, running: Runn
 }
 
 /// Prints what would be written, and writes nothing.
-pub async fn print_dry_run(client: kube::Client, settings: &KeepalivedSettings) -> anyhow::Result<()> {
-    let owner = Owner {
-        running: Running::One(BackendName::Keepalived),
-    };
+pub async fn print_dry_run(
+    client: kube::Client,
+    settings: &KeepalivedSettings,
+    running: Running,
+) -> anyhow::Result<()> {
+    let owner = Owner { running };
     let text = dry_run::dry_run(client, settings, owner).await?;
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::Cluster;
-use e2e::pool;
+use e2e::lab::{Lab, render};
+use e2e::pool::{self, Map};
 use e2e::product::Agent;
 use e2e::rbac;
 use e2e::service::{Handle, Wanted};
@@ -141,6 +142,7 @@ async fn show(cluster: &Cluster, maps: &Api<ConfigMap>, steps: &mut Steps, dir: 
                 .await?;
         }
     }
+    announce(cluster, steps, dir).await?;
     steps
         .step("The Service is deleted", async {
             service.delete(SOON).await?;
@@ -158,4 +160,44 @@ async fn show(cluster: &Cluster, maps: &Api<ConfigMap>, steps: &mut Steps, dir: 
 
 async fn entries(maps: &Api<ConfigMap>) -> Result<std::collections::BTreeMap<String, String>> {
     Ok(maps.get(CONFIG_MAP).await?.data.unwrap_or_default())
+}
+
+/// Real keepalived on two nodes: the address is announced, and moves when a node dies.
+async fn announce(cluster: &Cluster, steps: &mut Steps, dir: &Path) -> Result<()> {
+    let title =
+        "Two nodes run the real keepalived: one announces the address, the other takes over when it dies";
+    let Some(keepalived) = on_path("keepalived") else {
+        steps.skip(title, "keepalived is not installed (apt-get install keepalived)");
+        return Ok(());
+    };
+    let lab = match Lab::build(dir).await {
+        Ok(lab) => lab,
+        Err(error) => {
+            steps.skip(title, &format!("{error:#}"));
+            return Ok(());
+        }
+    };
+    steps
+        .step(title, async {
+            // No pod runs here: with this method an address is announced without any.
+            let wanted = Wanted::new("announced").port(80).annotation(pool::METHOD, "VIP");
+            let service = Handle::create(cluster, "demo", wanted).await?;
+            let ip = service.address(SOON).await?;
+            let file = dir.join("nodes.conf");
+            render(&Map::of(cluster), &file).await?;
+            let one = lab.station("a", &keepalived, &file).await?;
+            let other = lab.station("b", &keepalived, &file).await?;
+            let (mut first, second) = lab.holder(&ip, one, other).await?;
+            lab.answers(&first, &ip).await?;
+            let before = format!("{} carries {ip} and answers for it", first.namespace);
+            lab.die(&mut first).await?;
+            lab.answers(&second, &ip).await?;
+            let after = format!(
+                "{} dies; {} carries {ip} and answers for it",
+                first.namespace, second.namespace
+            );
+            service.delete(SOON).await?;
+            Ok(((), vec![before, after]))
+        })
+        .await
 }

@@ -128,6 +128,13 @@ pub enum Finding {
     Contested(String),
 }
 
+impl Finding {
+    /// Whether it is the usual course of things.
+    pub const fn is_usual(&self) -> bool {
+        matches!(self, Self::Released(_) | Self::Moved(_) | Self::Repaired(_))
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = |record: &Record| format!("{} of {}/{}", record.ip, record.namespace, record.name);

@@ -53,8 +53,15 @@ impl Keepalived {
             }
         }
         let findings: BTreeSet<String> = plan.findings.iter().map(ToString::to_string).collect();
-        for finding in findings.difference(&memory.findings) {
-            tracing::warn!("{finding}");
+        for (finding, text) in plan.findings.iter().map(|finding| (finding, finding.to_string())) {
+            if memory.findings.contains(&text) {
+                continue;
+            }
+            if finding.is_usual() {
+                tracing::info!("{text}");
+            } else {
+                tracing::warn!("{text}");
+            }
         }
         memory.findings = findings;
         for service in &look.services {
@@ -80,7 +87,14 @@ impl Keepalived {
                 told.extend(notes);
             }
         }
-        memory.told.retain(|_, told| !told.is_empty());
+        let alive: BTreeSet<&str> = look
+            .services
+            .iter()
+            .filter_map(|service| service.metadata.uid.as_deref())
+            .collect();
+        memory
+            .told
+            .retain(|uid, told| !told.is_empty() && alive.contains(uid.as_str()));
     }
 
     /// Services that wait are looked at again as soon as an address is free that was not.
