@@ -16,6 +16,11 @@ use super::backend::{BackendName, Notice};
 use super::fingerprint::Fingerprint;
 use super::status::Shown;
 
+/// Time between two repairs of what a Service shows.
+const REPAIR_PAUSE: Duration = Duration::from_secs(10);
+/// A watch is never further behind our own writes than this.
+const BEHIND_AT_MOST: Duration = Duration::from_secs(30);
+
 /// Which Service: its namespace and name, as queues and logs have it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
@@ -59,7 +64,8 @@ pub struct Record {
     told: BTreeSet<Notice>,
     fault: Option<String>,
     resting: Option<Resting>,
-    written: Option<u64>,
+    written: Option<(u64, Instant)>,
+    repaired: Option<Instant>,
 }
 
 /// A wish that is not to be asked for again before its time, whoever looks meanwhile.
@@ -121,15 +127,31 @@ impl Record {
         self.backend.filter(|before| *before != chosen)
     }
 
-    /// Remembers what a write of ours made of the Service.
-    pub fn wrote(&mut self, answer: &Service) {
-        self.written = version(answer);
+    /// How long a repair of what the Service shows must wait; nothing if it may be made now, and then it counts as made. Somebody
+    /// who writes something else each time, such as a second controller, is not answered in the same breath.
+    pub fn repair_pauses(&mut self, now: Instant) -> Option<Duration> {
+        let next = self
+            .repaired
+            .map(|last| last + REPAIR_PAUSE)
+            .filter(|next| *next > now);
+        if next.is_none() {
+            self.repaired = Some(now);
+        }
+        next.map(|next| next.saturating_duration_since(now))
     }
 
-    /// Whether the watch is behind our own last write, so that this is the Service as it was before.
-    pub fn is_behind(&self, found: &Service) -> bool {
+    /// Remembers what a write of ours made of the Service.
+    pub fn wrote(&mut self, answer: &Service, now: Instant) {
+        self.written = version(answer).map(|version| (version, now));
+    }
+
+    /// Whether the watch is behind our own last write, so that this is the Service as it was before. Only for a while: versions
+    /// begin anew when a cluster is restored.
+    pub fn is_behind(&self, found: &Service, now: Instant) -> bool {
         match (self.written, version(found)) {
-            (Some(written), Some(found)) => found < written,
+            (Some((written, at)), Some(found)) => {
+                found < written && now.saturating_duration_since(at) < BEHIND_AT_MOST
+            }
             _ => false,
         }
     }

@@ -245,7 +245,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             *self.record = Record::default();
             return Outcome::Done.into();
         };
-        if self.record.is_behind(&service) {
+        if self.record.is_behind(&service, clock::now()) {
             return Outcome::After(BEHIND_RETRY).into();
         }
         match intent::of(&service, &self.syncer.rules, self.syncer.circumstances(&service)) {

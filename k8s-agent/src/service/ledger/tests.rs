@@ -175,13 +175,47 @@ fn a_service_from_before_our_own_write_is_recognised() {
         service.metadata.resource_version = Some(version.to_owned());
         service
     };
-    let mut record = Record::default();
-    assert!(!record.is_behind(&versioned("9")));
-    record.wrote(&versioned("10"));
-    assert!(record.is_behind(&versioned("9")));
-    assert!(!record.is_behind(&versioned("10")) && !record.is_behind(&versioned("11")));
+    let (mut record, now) = (Record::default(), start());
+    assert!(!record.is_behind(&versioned("9"), now));
+    record.wrote(&versioned("10"), now);
+    assert!(record.is_behind(&versioned("9"), now));
+    assert!(!record.is_behind(&versioned("10"), now) && !record.is_behind(&versioned("11"), now));
     assert!(
-        !record.is_behind(&versioned("no number")),
+        !record.is_behind(&versioned("no number"), now),
         "then nothing is known of their order"
     );
+    let later = now + Duration::from_mins(1);
+    assert!(
+        !record.is_behind(&versioned("9"), later),
+        "a cluster that was restored counts anew"
+    );
+    assert!(
+        record.ended().is_behind(&versioned("9"), now),
+        "also when the load balancer is gone"
+    );
+}
+
+#[test]
+fn a_backend_that_was_asked_before_another_one_is_known() {
+    let asked = Record {
+        backend: Some(BackendName::Cloud),
+        ..Record::default()
+    };
+    assert_eq!(
+        asked.other_backend(BackendName::Keepalived),
+        Some(BackendName::Cloud)
+    );
+    assert_eq!(asked.other_backend(BackendName::Cloud), None);
+    assert_eq!(Record::default().other_backend(BackendName::Cloud), None);
+}
+
+#[test]
+fn repairs_pause_while_somebody_writes_something_else_again_and_again() {
+    let (mut record, now) = (Record::default(), start());
+    assert_eq!(record.repair_pauses(now), None);
+    assert_eq!(
+        record.repair_pauses(now + Duration::from_secs(4)),
+        Some(Duration::from_secs(6))
+    );
+    assert_eq!(record.repair_pauses(now + Duration::from_secs(10)), None);
 }

@@ -106,6 +106,13 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             .map(|next| next.saturating_duration_since(clock::now()));
         let patch = status::settled(&service, &served.shown, self.syncer.memory.ip_modes(), &now());
         if patch.is_some() {
+            if let Some(pause) = self.record.repair_pauses(clock::now()) {
+                let again_after = Some(wait.map_or(pause, |wait| wait.min(pause)));
+                return Looked {
+                    outcome: Outcome::Done,
+                    again_after,
+                };
+            }
             tracing::info!("what the Service shows was changed by somebody, and is written again");
         }
         self.record.recovered();

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use runtime::clock;
 use serde_json::Value;
 
 use super::{Look, Looked};
@@ -53,7 +54,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         match written {
             Ok(Ok(mut written)) => {
                 written.trim();
-                self.record.wrote(&written);
+                self.record.wrote(&written, clock::now());
                 Ok(Arc::new(written))
             }
             Ok(Err(error)) if apiserver::is_not_found(&error) => Err(Setback::Gone),
