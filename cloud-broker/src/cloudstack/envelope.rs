@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::compact::Compact;
 use super::http::Answer;
 use super::types::Fields;
 use super::{ApiError, Command, Refusal};
@@ -19,7 +20,7 @@ const MAX_TEXT: usize = 500;
 
 /// The content of an answer, or what it means instead.
 pub(super) fn understand(command: Command, answer: &Answer) -> Result<Value, ApiError> {
-    let Some(value) = parse(&answer.body) else {
+    let Some(value) = parse(command, &answer.body) else {
         return Err(foreign(command, answer));
     };
     let Some(inner) = content(value) else {
@@ -65,7 +66,12 @@ fn refused(command: Command, code: u16, text: &str, retry_after: Option<Duration
 }
 
 /// Strict JSON, or the same with control characters blanked.
-fn parse(body: &[u8]) -> Option<Value> {
+fn parse(command: Command, body: &[u8]) -> Option<Value> {
+    if command == Command::ListApis
+        && let Ok(Compact(value)) = serde_json::from_slice(body)
+    {
+        return Some(value);
+    }
     if let Ok(value) = serde_json::from_slice(body) {
         return Some(value);
     }

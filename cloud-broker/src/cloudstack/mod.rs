@@ -20,6 +20,7 @@ mod breaker;
 mod budget;
 mod cadence;
 mod commands;
+mod compact;
 mod envelope;
 mod error;
 mod http;

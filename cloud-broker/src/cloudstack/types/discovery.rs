@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::wire::{Entity, Fields};
 use super::{ProjectId, ZoneId};
 
@@ -156,10 +158,22 @@ impl Entity for ApiCommand {
     const KEYS: &'static [&'static str] = &["api"];
 
     fn parse(fields: Fields<'_>) -> Option<Self> {
-        let parameters = fields.list("params").filter_map(|entry| entry.text("name"));
+        // Names, or objects with a name where the answer was not read compactly.
+        let entries = fields
+            .raw("params")
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let name = |entry: &Value| {
+            entry
+                .as_str()
+                .or_else(|| entry.get("name")?.as_str())
+                .map(str::to_ascii_lowercase)
+        };
+        let parameters = entries.iter().filter_map(name).collect();
         Some(Self {
             name: fields.text("name")?,
-            parameters: parameters.map(|name| name.to_ascii_lowercase()).collect(),
+            parameters,
         })
     }
 
