@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -103,9 +104,8 @@ impl DataPlane {
         (generation, replaced): (u64, Option<u32>),
     ) -> std::io::Result<Child> {
         let file = self.directory.join(format!("{router}.cfg"));
-        let socket = self
-            .directory
-            .join(format!("{}-{generation}.sock", short(router)));
+        let socket = self.socket(router, generation);
+        let messages = File::create(self.directory.join(format!("{router}.log")))?;
         std::fs::write(&file, format!("{}{body}", head(&socket)))?;
         let mut process = Process::new(&self.program);
         process
@@ -114,7 +114,7 @@ impl DataPlane {
             .arg(&file)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(messages)
             .kill_on_drop(true);
         if let Some(pid) = replaced {
             // Listening sockets go from the old process to the new one, so that no connection is lost.
@@ -142,7 +142,8 @@ impl DataPlane {
     }
 
     fn socket(&self, router: Uuid, generation: u64) -> PathBuf {
-        self.directory.join(format!("{router}-{generation}.sock"))
+        self.directory
+            .join(format!("{}-{generation}.sock", short(router)))
     }
 
     /// Ends all of them.

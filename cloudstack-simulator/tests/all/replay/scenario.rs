@@ -237,7 +237,6 @@ impl Player {
         }
         self.simulator.release_jobs().await;
         answer.await
-        }
     }
 
     /// One line by itself.
