@@ -21,7 +21,7 @@ use crate::cloudstack::types::{AddressId, AddressState, JobId, Network, PublicIp
 use crate::tenant::AddressSharing;
 
 /// How long a server keeps the record of a job, with some room: an older address can't be proved by one.
-const PROVABLE: Duration = Duration::from_secs(25 * 3600);
+const PROVABLE: Duration = Duration::from_hours(25);
 /// Associates that may fail to get their address in one call.
 const MOST_LOST: u32 = 3;
 
@@ -64,7 +64,7 @@ pub(crate) enum Decision {
 pub(crate) fn decide(cx: &Context<'_>, wish: &Wish, network: &Network) -> Decision {
     let present = match present(cx, wish, network) {
         Ok(present) => present,
-        Err(decision) => return decision,
+        Err(decision) => return *decision,
     };
     match (wish.requested, present) {
         (Some(ip), Some(site)) if site.ip == ip => Decision::At(site),
@@ -76,7 +76,7 @@ pub(crate) fn decide(cx: &Context<'_>, wish: &Wish, network: &Network) -> Decisi
 
 /// The address that the rules of the Service in this network decide: the requested one, else the published one, else the one
 /// with most wanted rules.
-fn present(cx: &Context<'_>, wish: &Wish, network: &Network) -> Result<Option<Site>, Decision> {
+fn present(cx: &Context<'_>, wish: &Wish, network: &Network) -> Result<Option<Site>, Box<Decision>> {
     let in_network = |id: &&AddressId| {
         cx.survey.mine_on(id).any(|claimed| {
             claimed
@@ -106,21 +106,21 @@ fn present(cx: &Context<'_>, wish: &Wish, network: &Network) -> Result<Option<Si
     let Some(id) = best else { return Ok(None) };
     let Some(address) = cx.observation.address(id) else {
         if !cx.observation.invisible.contains(id) {
-            return Err(Decision::Need(vec![Need::Address(id.clone())]));
+            return Err(Box::new(Decision::Need(vec![Need::Address(id.clone())])));
         }
         let text = format!(
             "rules of the service are on address {id}, which is not visible to the keys of the broker"
         );
-        return Err(wait(
+        return Err(Box::new(wait(
             Wait::for_a_change("ADDRESS_NOT_VISIBLE", &text),
             None,
             "AddressNotVisible",
             text,
-        ));
+        )));
     };
     let word = cx.survey.word(cx.identity, cx.observation, id);
     if address.state == AddressState::Releasing && word == AddressWord::Own {
-        return Err(Decision::First(Box::new(release_again(address))));
+        return Err(Box::new(Decision::First(Box::new(release_again(address)))));
     }
     Ok(Some(Site {
         address: id.clone(),
@@ -153,14 +153,13 @@ pub(crate) fn release_again(address: &PublicIpAddress) -> Planned {
 /// A requested address is never replaced by another one.
 fn request(cx: &Context<'_>, ip: IpAddr, network: &Network, present: Option<Site>) -> Decision {
     let listed = cx.observation.addresses.iter().find(|address| address.ip == ip);
-    let address = match (listed, cx.observation.digits.get(&ip)) {
-        (Some(address), _) => address,
-        (None, None) => return Decision::Need(vec![Need::Digits(ip)]),
-        (None, Some(None)) => {
-            let text = format!("{ip} is not free, belongs to somebody else or is no address of this cloud");
-            return unavailable(ip, present, &text);
-        }
-        (None, Some(Some(address))) => address,
+    let looked_up = cx.observation.digits.get(&ip);
+    if listed.is_none() && looked_up.is_none() {
+        return Decision::Need(vec![Need::Digits(ip)]);
+    }
+    let Some(address) = listed.or(looked_up.and_then(Option::as_ref)) else {
+        let text = format!("{ip} is not free, belongs to somebody else or is no address of this cloud");
+        return unavailable(ip, present, &text);
     };
     match &address.state {
         AddressState::Free => take(cx, address, network, present),
@@ -178,18 +177,12 @@ fn request(cx: &Context<'_>, ip: IpAddr, network: &Network, present: Option<Site
 
 fn unavailable(ip: IpAddr, meanwhile: Option<Site>, why: &str) -> Decision {
     let text = format!("the requested address {ip} can't be had: {why}");
-    let wait_for = Wait::for_a_change("ADDRESS_UNAVAILABLE", &text);
-    match wait(wait_for, meanwhile, "AddressUnavailable", text) {
-        Decision::Wait {
-            wait,
-            meanwhile,
-            note,
-        } => Decision::Wait {
-            wait,
-            meanwhile,
-            note: note.about("requested_address"),
-        },
-        other => other,
+    let wait = Wait::for_a_change("ADDRESS_UNAVAILABLE", &text);
+    let note = Note::warning("AddressUnavailable", text).about("requested_address");
+    Decision::Wait {
+        wait,
+        meanwhile,
+        note,
     }
 }
 
@@ -296,19 +289,16 @@ fn acquire(cx: &Context<'_>, network: &Network) -> Decision {
             && address.ip.is_ipv4()
             && cx.policy.allowed_addresses.admit(address.ip)
     });
-    match usable.max_by_key(|address| rank(cx, &address.id)) {
-        Some(address) => take(cx, address, network, None),
-        None => {
-            let text =
-                "no public address is free that this cluster may use; release one or add a range".to_owned();
-            wait(
-                Wait::for_a_change("NO_FREE_ADDRESS", &text),
-                None,
-                "NoFreeAddress",
-                text,
-            )
-        }
+    if let Some(address) = usable.max_by_key(|address| rank(cx, &address.id)) {
+        return take(cx, address, network, None);
     }
+    let text = "no public address is free that this cluster may use; release one or add a range".to_owned();
+    wait(
+        Wait::for_a_change("NO_FREE_ADDRESS", &text),
+        None,
+        "NoFreeAddress",
+        text,
+    )
 }
 
 /// Addresses that some job of this Service may have taken without a rule getting there.

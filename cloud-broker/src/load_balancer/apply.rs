@@ -26,12 +26,11 @@ pub(super) async fn apply(api: &Api, turns: &Turns, step: &Step) -> Result<Answe
     match step {
         Step::Associate { request, .. } => {
             let own;
-            let turn = match &turns.associate {
-                Some(turn) => turn,
-                None => {
-                    own = api.turn_to_associate().await;
-                    &own
-                }
+            let turn = if let Some(turn) = &turns.associate {
+                turn
+            } else {
+                own = api.turn_to_associate().await;
+                &own
             };
             answered.address = Some(api.associate(turn, request).await?.finished().await?);
         }
@@ -46,7 +45,7 @@ pub(super) async fn apply(api: &Api, turns: &Turns, step: &Step) -> Result<Answe
             answered.firewall = Some(api.create_firewall_rule(rule).await?.finished().await?);
         }
         Step::CloseFirewall { rule, .. } => {
-            gone_is_fine(finished(api.delete_firewall_rule(rule).await).await)?
+            gone_is_fine(finished(api.delete_firewall_rule(rule).await).await)?;
         }
         Step::AllowInAcl(item) => answered.acl = Some(api.create_acl_item(item).await?.finished().await?),
         Step::DropFromAcl { item, .. } => gone_is_fine(finished(api.delete_acl_item(item).await).await)?,
@@ -66,12 +65,11 @@ pub(super) async fn apply(api: &Api, turns: &Turns, step: &Step) -> Result<Answe
         }
         Step::Release { address, .. } => {
             let own;
-            let turn = match turns.of(address) {
-                Some(turn) => turn,
-                None => {
-                    own = api.turn_to_release(address).await;
-                    &own
-                }
+            let turn = if let Some(turn) = turns.of(address) {
+                turn
+            } else {
+                own = api.turn_to_release(address).await;
+                &own
             };
             api.release(turn).await?.finished().await?;
         }

@@ -14,11 +14,11 @@ use crate::cloudstack::types::{AclListId, MachineId, RuleId, Timestamp};
 use crate::cloudstack::{Api, ApiError, Listing, NetworkQuery, RuleQuery};
 
 /// How long a change is remembered for lists that are being read.
-const REMEMBER_CHANGES: Duration = Duration::from_secs(300);
+const REMEMBER_CHANGES: Duration = Duration::from_mins(5);
 /// A list that is not the whole is read this often before it counts as a failure.
 const READINGS: usize = 3;
 /// How soon after a change of its members a rule's membership is read again.
-const CONFIRM_CHANGE: Duration = Duration::from_secs(60);
+const CONFIRM_CHANGE: Duration = Duration::from_mins(1);
 
 /// A list that several balancers share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -261,7 +261,9 @@ impl Board {
     /// A call left while jobs of its work ran.
     pub(super) fn left_behind(&self, work: &str, rules: &[RuleId]) {
         self.doubt();
-        rules.iter().for_each(|rule| self.doubt_members(rule));
+        for rule in rules {
+            self.doubt_members(rule);
+        }
         self.known.lock().loose.insert(work.to_owned());
     }
 

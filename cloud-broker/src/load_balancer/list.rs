@@ -60,11 +60,10 @@ pub(super) fn list(uids: &ClusterUids, seen: &Observation, live: &BTreeSet<Strin
     list.extend(unused.map(|address| Summary {
         addresses: BTreeSet::from([address.ip]),
         address_owned: true,
-        kept_because: match &address.state {
-            AddressState::Allocated => {
-                "it carries the cluster's tag and no rule; nothing says which service took it".to_owned()
-            }
-            other => format!("it carries the cluster's tag and is {}", other.as_str()),
+        kept_because: if address.state == AddressState::Allocated {
+            "it carries the cluster's tag and no rule; nothing says which service took it".to_owned()
+        } else {
+            format!("it carries the cluster's tag and is {}", address.state.as_str())
         },
         ..Summary::default()
     }));

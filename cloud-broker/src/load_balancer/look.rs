@@ -14,7 +14,7 @@ use crate::cloudstack::{AddressQuery, Api, ApiError, JobFate, Outcome as _, Rule
 use crate::instances::MachineLists;
 
 /// How long a machine that is not visible is not looked for again.
-const UNSEEN_FOR: Duration = Duration::from_secs(60);
+const UNSEEN_FOR: Duration = Duration::from_mins(1);
 
 /// How old lists may be.
 #[derive(Clone, Copy, Debug)]
@@ -181,16 +181,13 @@ impl Looker<'_> {
         Ok(match need {
             Need::Members(rule) => {
                 let read_at = runtime::clock::now();
-                match self.api.rule_members(rule).await? {
-                    Some(machines) => {
-                        let members: BTreeSet<_> = machines.into_iter().map(|machine| machine.id).collect();
-                        self.board.members(rule, &members, read_at);
-                        Found::Members(rule.clone(), members)
-                    }
-                    None => {
-                        self.board.changed(&[Change::RuleGone(rule.clone())]);
-                        Found::RuleGone(rule.clone())
-                    }
+                if let Some(machines) = self.api.rule_members(rule).await? {
+                    let members: BTreeSet<_> = machines.into_iter().map(|machine| machine.id).collect();
+                    self.board.members(rule, &members, read_at);
+                    Found::Members(rule.clone(), members)
+                } else {
+                    self.board.changed(&[Change::RuleGone(rule.clone())]);
+                    Found::RuleGone(rule.clone())
                 }
             }
             Need::Address(id) => Found::Address(id.clone(), self.api.find_address(id).await?),

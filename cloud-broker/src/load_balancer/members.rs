@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::observation::Observation;
 use super::outcome::Note;
+use super::sources::hex;
 use super::wish::{ServiceUid, Wish};
 use crate::cloudstack::types::{MachineId, MachineState, Network};
 use crate::tenant::Scope;
@@ -143,18 +144,14 @@ pub(crate) fn replace_id(
 ) -> String {
     let ids = |set: &BTreeSet<MachineId>| set.iter().map(MachineId::as_str).collect::<Vec<_>>().join(",");
     let text = format!("{service}/{}/{}", ids(&wanted.machines), ids(replaced));
-    Sha256::digest(text.as_bytes())
-        .iter()
-        .take(6)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&Sha256::digest(text.as_bytes()), 6)
 }
 
 fn list(names: &[&str]) -> String {
     const SHOWN: usize = 5;
-    let mut text = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        text += &format!(" and {} more", names.len() - SHOWN);
+    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
-    text
 }

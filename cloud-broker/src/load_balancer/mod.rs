@@ -67,7 +67,7 @@ use plan::{Goal, Request};
 use run::{Ended, Run};
 
 /// How long what was seen counts if nothing is to be done, unless set.
-const DRIFT: Duration = Duration::from_secs(600);
+const DRIFT: Duration = Duration::from_mins(10);
 
 /// The right to take another step, asked before each of them.
 pub trait Permit: Send + Sync {
@@ -142,11 +142,14 @@ pub struct Preview {
     pub refused: String,
 }
 
+/// An account by name, and a project of it.
+type BoardKey = (String, Option<ProjectId>);
+
 /// The load balancers of all tenants.
 pub struct LoadBalancers {
     machines: Arc<MachineLists>,
     drift: Duration,
-    boards: Mutex<HashMap<(String, Option<ProjectId>), Arc<Board>>>,
+    boards: Mutex<HashMap<BoardKey, Arc<Board>>>,
 }
 
 impl LoadBalancers {
@@ -362,9 +365,8 @@ fn plan_id(steps: &[PreviewedStep]) -> String {
     for step in steps {
         hash.update(format!("{}\n{}\n{}\n", step.action, step.object, step.reason).as_bytes());
     }
-    hash.finalize()
-        .iter()
-        .take(6)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    sources::hex(&hash.finalize(), 6)
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,13 +21,23 @@ pub(super) struct Preview {
 }
 
 /// What would be done.
-pub(super) async fn preview(looker: &Looker<'_>, request: &Request, drift: Duration) -> Result<Preview, Fault> {
+pub(super) async fn preview(
+    looker: &Looker<'_>,
+    request: &Request,
+    drift: Duration,
+) -> Result<Preview, Fault> {
     let ages = ages(drift);
     let mut seen = looker.observe(&request.goal, ages).await.map_err(unread)?;
     let mut preview = Preview::default();
     for _ in 0..MOST_ROUNDS {
         let plan = plan(request, &seen);
-        for note in plan.notes.iter().filter(|note| !preview.notes.contains(note)).cloned().collect::<Vec<_>>() {
+        for note in plan
+            .notes
+            .iter()
+            .filter(|note| !preview.notes.contains(note))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
             preview.notes.push(note);
         }
         if let End::Refused(fault) = plan.end {
@@ -37,7 +47,10 @@ pub(super) async fn preview(looker: &Looker<'_>, request: &Request, drift: Durat
             break;
         }
         if !plan.needs.is_empty() {
-            looker.satisfy(&plan.needs, &request.goal, ages, &mut seen).await.map_err(unread)?;
+            looker
+                .satisfy(&plan.needs, &request.goal, ages, &mut seen)
+                .await
+                .map_err(unread)?;
             continue;
         }
         if let End::Wait(wait) = &plan.end {
@@ -57,7 +70,11 @@ pub(super) async fn preview(looker: &Looker<'_>, request: &Request, drift: Durat
 fn ages(drift: Duration) -> Ages {
     let now = runtime::clock::now();
     let before = |age: Duration| now.checked_sub(age).unwrap_or(now);
-    Ages { oldest: before(FRESH), oldest_membership: before(drift), machines: MACHINES }
+    Ages {
+        oldest: before(FRESH),
+        oldest_membership: before(drift),
+        machines: MACHINES,
+    }
 }
 
 /// Folds a step in as if it had succeeded.

@@ -25,7 +25,7 @@ use crate::cloudstack::{ApiError, Command};
 /// How old a list may be that something is planned on.
 pub(super) const FRESH: Duration = Duration::from_secs(5);
 /// How old the machine list may be.
-pub(super) const MACHINES: Duration = Duration::from_secs(60);
+pub(super) const MACHINES: Duration = Duration::from_mins(1);
 /// Rounds of one call; more than any sensible plan has.
 pub(super) const MOST_ROUNDS: usize = 2000;
 

@@ -5,7 +5,7 @@
 //! spelled the same way in two rules of a port collides.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use ipnet::{IpNet, Ipv4Net};
 use sha2::{Digest as _, Sha256};
@@ -106,7 +106,7 @@ impl Sources {
     /// The short hash that marks carry.
     pub fn hash(&self) -> SourcesHash {
         let digest = Sha256::digest(self.joined().as_bytes());
-        SourcesHash(digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect())
+        SourcesHash(hex(&digest, 4))
     }
 
     /// The list for a balancer's rule; `None` if a server would cut it.
@@ -155,6 +155,15 @@ impl fmt::Display for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.joined())
     }
+}
+
+/// The first bytes of a digest, in hexadecimal.
+pub(super) fn hex(digest: &[u8], bytes: usize) -> String {
+    digest.iter().take(bytes).fold(String::new(), |mut text, byte| {
+        // Writing into a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn parse(text: &str) -> Option<IpNet> {

@@ -41,13 +41,23 @@ fn turn() -> impl Strategy<Value = Turn> {
     );
     let sources = prop::sample::subsequence(vec!["10.0.0.0/8", "192.0.2.0/24", "198.51.100.7/32"], 0..=3);
     let requested = prop::sample::select(vec!["", "", "127.100.0.60", "127.100.0.61"]);
+    let refused = prop::sample::select(vec![
+        "createFirewallRule",
+        "deleteFirewallRule",
+        "updateLoadBalancerRule",
+        "deleteLoadBalancerRule",
+        "assignToLoadBalancerRule",
+        "removeFromLoadBalancerRule",
+        "disassociateIpAddress",
+    ]);
+    let refusal = prop::option::of((refused, 1_u64..3));
     (
         ports,
         sources,
         0_i32..4,
         requested,
         1_u8..8,
-        prop::option::of(1_u64..6),
+        refusal,
         any::<bool>(),
     )
         .prop_map(
@@ -204,6 +214,7 @@ async fn step(
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one life")]
 async fn lives(turns: Vec<Turn>) -> Result<(), String> {
     let cloud = cloud(isolated()).await;
     let mut other = Broker::new(&cloud);
@@ -221,13 +232,13 @@ async fn lives(turns: Vec<Turn>) -> Result<(), String> {
         }
         let wish = turn.wish(&cloud);
         let ports = lasting(&before, &wish);
-        if let Some(nth) = turn.refusal {
-            cloud.clear_faults();
+        cloud.clear_faults();
+        if let Some((command, nth)) = turn.refusal {
             let effect = Effect::FailJob {
                 code: 530,
                 text: "the router refuses".to_owned(),
             };
-            cloud.add_fault(Script::at("write", nth, effect));
+            cloud.add_fault(Script::at(command, nth, effect));
         }
         let mut steps = 0;
         let served = loop {

@@ -32,7 +32,7 @@ async fn plan_of(edit: impl FnOnce(&mut v1::Wish), published: impl FnOnce(IpAddr
     let cloud = cloud(isolated()).await;
     let broker = Broker::new(&cloud);
     let mut wanted = wish(&cloud, &[(80, 30080), (443, 30443)]);
-    wanted.requested_address = "127.100.0.60".to_owned();
+    "127.100.0.60".clone_into(&mut wanted.requested_address);
     let (served, _) = broker.ensure(&service(1), &wanted, &[]).await.unwrap();
     edit(&mut wanted);
     text(
@@ -52,7 +52,7 @@ async fn a_new_balancer() {
     let cloud = cloud(isolated()).await;
     let broker = Broker::new(&cloud);
     let mut wanted = wish(&cloud, &[(80, 30080), (443, 30443)]);
-    wanted.requested_address = "127.100.0.60".to_owned();
+    "127.100.0.60".clone_into(&mut wanted.requested_address);
     insta::assert_snapshot!(text(&broker.preview(&service(1), &wanted, &[]).await.unwrap()));
 }
 
@@ -81,7 +81,7 @@ async fn another_node_port_of_the_only_rule() {
     let cloud = cloud(isolated()).await;
     let broker = Broker::new(&cloud);
     let mut wanted = wish(&cloud, &[(80, 30080)]);
-    wanted.requested_address = "127.100.0.60".to_owned();
+    "127.100.0.60".clone_into(&mut wanted.requested_address);
     let (served, _) = broker.ensure(&service(1), &wanted, &[]).await.unwrap();
     wanted.ports = vec![port_of(80, 31080)];
     insta::assert_snapshot!(text(
@@ -134,7 +134,7 @@ async fn the_end() {
     let cloud = cloud(isolated()).await;
     let broker = Broker::new(&cloud);
     let mut wanted = wish(&cloud, &[(80, 30080)]);
-    wanted.requested_address = "127.100.0.60".to_owned();
+    "127.100.0.60".clone_into(&mut wanted.requested_address);
     broker.ensure(&service(1), &wanted, &[]).await.unwrap();
     let plan = async |number: u8| {
         let demand = Demand {

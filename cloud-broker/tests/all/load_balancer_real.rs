@@ -197,26 +197,3 @@ async fn a_balancer_lives_and_leaves_nothing(#[case] place: Place) {
         );
     }
 }
-
-#[tokio::test]
-#[ignore = "needs a CloudStack: CLOUDSTACK_API_URL and keys"]
-async fn five_ports_are_served_soon() {
-    let place = Place {
-        network: "lab-net",
-        keys: "",
-        project: false,
-    };
-    let broker = place.broker();
-    let ports: Vec<(u32, u32)> = (0..5).map(|n| (8100 + n, 30100 + n)).collect();
-    let (wanted, _) = wish(&broker, place, &ports).await;
-    let service = service();
-    let began = runtime::clock::now();
-    let served = broker.ensure(&service, &wanted, &[]).await.unwrap().0;
-    let took = began.elapsed();
-    broker.delete(&service, farewell()).await.unwrap();
-    println!("five ports: {took:?} on {}", served.ingress.ip);
-    assert!(
-        took < Duration::from_secs(10),
-        "creates waited for each other on the server: {took:?}"
-    );
-}

@@ -12,10 +12,13 @@ mod client_wire;
 mod load_balancer_crash;
 #[cfg(test)]
 mod load_balancer_laws;
+#[cfg(test)]
 mod load_balancer_others;
+#[cfg(test)]
 mod load_balancer_plans;
 #[cfg(test)]
 mod load_balancer_real;
+#[cfg(test)]
 mod load_balancer_shapes;
 #[cfg(test)]
 mod load_balancer_support;

@@ -66,7 +66,7 @@ fn never_used(cx: &Context<'_>, keep_address: bool, plan: &mut Plan) -> Option<E
             Proof::Running(job) => end = Some(End::Await(job)),
             Proof::Taken if keep_address => keep(address.ip, "it was asked to be kept", plan),
             Proof::Taken if address.state == AddressState::Releasing => {
-                plan.steps.push(release_again(address))
+                plan.steps.push(release_again(address));
             }
             Proof::Taken => release(cx, address, "it was taken for the service and never used", plan),
             Proof::NotTaken(_) => {}

@@ -8,7 +8,9 @@ use crate::cloudstack::types::{
     AclAction, AclDirection, AclItemId, AddressId, AddressState, CidrList, FirewallRule, FirewallRuleId,
     LoadBalancerRule, MachineId, NetworkAclItem, NetworkId, Owner, PublicIpAddress, RuleId, RuleState, Tag,
 };
-use crate::cloudstack::{Associate, AssociateTarget, CreateAclItem, CreateFirewallRule, CreateRule, RuleChange};
+use crate::cloudstack::{
+    Associate, AssociateTarget, CreateAclItem, CreateFirewallRule, CreateRule, RuleChange,
+};
 use crate::load_balancer::observation::{Change, JobView, Observation};
 
 /// What a server answered to a step that succeeded, as far as it matters.

@@ -26,18 +26,19 @@ use std::net::IpAddr;
 
 use proto::Fault;
 
-use super::address::{self, Decision};
+use super::address::{self, Decision, Site};
+use super::marks::AddressWord;
 use super::members::{WantedMembers, replace_id};
 use super::network;
 use super::observation::{Need, Observation};
 use super::outcome::{Ingress, Note, Outputs, Served, Wait};
 use super::ownership::{Identity, Survey};
 use super::wish::{AdoptionHint, DialectWish, Wish};
-use crate::cloudstack::types::JobId;
+use crate::cloudstack::types::{JobId, Network};
 use crate::tenant::{NameOrId, Policy, Scope};
 
-pub use step::Impact;
 pub(crate) use effect::Answered;
+pub use step::Impact;
 pub(crate) use step::{Phase, Planned, Step};
 
 /// The end of a balancer, as it is asked for.
@@ -214,38 +215,8 @@ fn serve(cx: &Context<'_>, wish: &Wish) -> Plan {
         notes,
         ..Plan::default()
     };
-    let (site, wait) = match address::decide(cx, wish, network) {
-        Decision::At(site) => (site, None),
-        Decision::Wait {
-            wait,
-            meanwhile: Some(site),
-            note,
-        } => {
-            plan.notes.push(note);
-            (site, Some(wait))
-        }
-        Decision::Wait {
-            wait,
-            meanwhile: None,
-            note,
-        } => {
-            plan.notes.push(note);
-            plan.end = End::Wait(wait);
-            return plan;
-        }
-        Decision::Need(needs) => {
-            plan.needs = needs;
-            return plan;
-        }
-        Decision::First(step) => {
-            plan.steps.push(*step);
-            return plan;
-        }
-        Decision::Await(job) => {
-            plan.end = End::Await(job);
-            return plan;
-        }
-        Decision::Refused(fault) => return Plan::refused(fault),
+    let Some((site, wait)) = site(cx, wish, network, &mut plan) else {
+        return plan;
     };
     let Some(address) = cx.observation.address(&site.address) else {
         return Plan::needing(vec![Need::Address(site.address)]);
@@ -277,11 +248,34 @@ fn serve(cx: &Context<'_>, wish: &Wish) -> Plan {
             outputs: Outputs {
                 address_id: site.address.clone(),
                 network_id: network.id.clone(),
-                address_owned: site.word == super::marks::AddressWord::Own,
+                address_owned: site.word == AddressWord::Own,
             },
         })),
     };
     plan
+}
+
+/// The address to plan on, and what is waited for meanwhile; without one the plan says what comes first.
+fn site(cx: &Context<'_>, wish: &Wish, network: &Network, plan: &mut Plan) -> Option<(Site, Option<Wait>)> {
+    match address::decide(cx, wish, network) {
+        Decision::At(site) => return Some((site, None)),
+        Decision::Wait {
+            wait,
+            meanwhile,
+            note,
+        } => {
+            plan.notes.push(note);
+            match meanwhile {
+                Some(site) => return Some((site, Some(wait))),
+                None => plan.end = End::Wait(wait),
+            }
+        }
+        Decision::Need(needs) => plan.needs = needs,
+        Decision::First(step) => plan.steps.push(*step),
+        Decision::Await(job) => plan.end = End::Await(job),
+        Decision::Refused(fault) => plan.end = End::Refused(fault),
+    }
+    None
 }
 
 fn without_network(cx: &Context<'_>, wish: &Wish) -> Plan {
@@ -320,7 +314,7 @@ fn consent(cx: &Context<'_>, here: &rules::Here<'_>, plan: &mut Plan) -> Result<
     }
     let machines = replaced
         .iter()
-        .map(|machine| machine.as_str())
+        .map(crate::cloudstack::types::MachineId::as_str)
         .take(5)
         .collect::<Vec<_>>()
         .join(", ");

@@ -35,13 +35,13 @@ pub(super) fn plan(cx: &Context<'_>, here: &Here<'_>, plan: &mut Plan) -> Result
     no_stranger_in_the_way(cx, here)?;
     let filter = filter(here.network);
     let firewall = match filter {
-        Filter::Firewall => match cx.observation.firewall_of(&here.site.address) {
-            Some(rules) => rules,
-            None => {
+        Filter::Firewall => {
+            let Some(rules) = cx.observation.firewall_of(&here.site.address) else {
                 plan.needs.push(Need::Firewall);
                 return Ok(());
-            }
-        },
+            };
+            rules
+        }
         Filter::Acl(_) | Filter::None => Vec::new(),
     };
     let ports = Ports {
@@ -154,7 +154,7 @@ pub(super) struct Ports<'a, 'o> {
     pub(super) here: &'a Here<'a>,
 }
 
-impl<'a> Ports<'a, '_> {
+impl Ports<'_, '_> {
     fn one(&self, port: &WishPort, plan: &mut Plan) {
         let (cx, here) = (self.cx, self.here);
         let keeper = keeper(cx, here, port);
@@ -169,25 +169,17 @@ impl<'a> Ports<'a, '_> {
                 .iter()
                 .any(|_| !firewall::ours(&self.firewall, place, &known).is_empty());
         let firewall = firewall.filter(|_| !open_as_found);
-        match keeper {
-            Some(claimed) => {
-                let src = match &firewall {
-                    Some(firewall) => firewall.src.clone(),
-                    None if held => known.clone(),
-                    None => BTreeSet::from([here.wish.sources.hash()]),
-                };
-                self.update(port, claimed, src, held, plan);
-                self.members(claimed.rule, plan);
-            }
-            None => {
-                // The old rule takes its mark with it; the new one speaks of what is still open.
-                let src = firewall.as_ref().map(|firewall| firewall.src.clone());
-                self.create(
-                    port,
-                    src.unwrap_or_else(|| BTreeSet::from([here.wish.sources.hash()])),
-                    plan,
-                );
-            }
+        let src = match &firewall {
+            Some(firewall) => firewall.src.clone(),
+            None if held => known.clone(),
+            None => BTreeSet::from([here.wish.sources.hash()]),
+        };
+        if let Some(claimed) = keeper {
+            self.update(port, claimed, (src, held), plan);
+            self.members(claimed.rule, plan);
+        } else {
+            // The old rule takes its mark with it; the new one speaks of what is still open.
+            self.create(port, src, plan);
         }
         if let Some(firewall) = firewall {
             self.open_and_close(port, firewall, plan);
@@ -309,8 +301,14 @@ impl<'a> Ports<'a, '_> {
             if !self.proved_without(blocker) {
                 self.placeholder(plan);
             }
-            let step = Step::DeleteRule { rule: blocker.rule.id.clone(), name: blocker.rule.name.clone() };
-            let reason = format!("protocol or node port of port {} changed, and its successor needs the place", port.port);
+            let step = Step::DeleteRule {
+                rule: blocker.rule.id.clone(),
+                name: blocker.rule.name.clone(),
+            };
+            let reason = format!(
+                "protocol or node port of port {} changed, and its successor needs the place",
+                port.port
+            );
             plan.push(Phase::Replace, step, reason, Impact::Outage);
         }
     }
@@ -414,9 +412,16 @@ impl<'a> Ports<'a, '_> {
             }
             let blocks = claimed.serves() && here.wish.port(rule.public_port).is_some();
             if !blocks {
-                let idle = cx.observation.members.get(&rule.id).is_some_and(BTreeSet::is_empty);
+                let idle = cx
+                    .observation
+                    .members
+                    .get(&rule.id)
+                    .is_some_and(BTreeSet::is_empty);
                 let (reason, impact) = if claimed.serves() {
-                    ("its port is no longer wanted", if idle { Impact::None } else { Impact::Outage })
+                    (
+                        "its port is no longer wanted",
+                        if idle { Impact::None } else { Impact::Outage },
+                    )
                 } else {
                     ("its deletion was begun and did not end", Impact::None)
                 };

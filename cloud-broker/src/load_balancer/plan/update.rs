@@ -5,6 +5,7 @@
 //! and one that leaves the algorithm out always does; older servers tell the router of another algorithm only.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::rules::{Here, Ports, rule_list};
 use super::{Context, Impact, Phase, Plan, Step};
@@ -16,7 +17,7 @@ use crate::load_balancer::sources::{Sources, SourcesHash};
 use crate::load_balancer::wish::WishPort;
 
 /// How long an address is proved by its job alone, before it gets a tag.
-const TAG_AFTER: std::time::Duration = std::time::Duration::from_secs(3600);
+const TAG_AFTER: Duration = Duration::from_hours(1);
 
 impl Ports<'_, '_> {
     /// What is changed of the rule that serves a port.
@@ -24,8 +25,7 @@ impl Ports<'_, '_> {
         &self,
         port: &WishPort,
         claimed: &Claimed<'_>,
-        src: BTreeSet<SourcesHash>,
-        held: bool,
+        (src, held): (BTreeSet<SourcesHash>, bool),
         plan: &mut Plan,
     ) {
         let rule = claimed.rule;
