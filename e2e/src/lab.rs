@@ -91,7 +91,7 @@ impl Lab {
         program.output().await.with_context(|| words.join(" "))
     }
 
-    /// Starts keepalived on a node with this file.
+    /// Starts keepalived on a node with this file: its part that holds addresses, since not every kernel has IPVS.
     pub async fn station(&self, node: &str, keepalived: &Path, file: &Path) -> Result<Station> {
         let namespace = self.namespace(node);
         let link = self
@@ -112,7 +112,13 @@ impl Lab {
         let program = Program::new(format!("keepalived-{node}"), &self.ip)
             .args(["netns", "exec", &namespace])
             .arg(keepalived)
-            .args(["--dont-fork", "--log-console", "--log-detail", "--use-file"])
+            .args([
+                "--vrrp",
+                "--dont-fork",
+                "--log-console",
+                "--log-detail",
+                "--use-file",
+            ])
             .arg(file)
             .args([
                 "--pid".to_owned(),

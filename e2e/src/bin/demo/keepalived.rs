@@ -58,7 +58,7 @@ pub(crate) async fn run(settings: &Settings, steps: &mut Steps, keep: bool) -> R
         )
         .await?;
     cluster.namespace("demo").await?;
-    let shown = show(&cluster, &maps, steps, &dir).await;
+    let shown = Box::pin(show(&cluster, &maps, steps, &dir)).await;
     if let Err(error) = shown {
         say(&format!("\n{}", agent.log().tail(40)));
         return Err(error);
@@ -142,7 +142,7 @@ async fn show(cluster: &Cluster, maps: &Api<ConfigMap>, steps: &mut Steps, dir: 
                 .await?;
         }
     }
-    announce(cluster, steps, dir).await?;
+    Box::pin(announce(cluster, steps, dir)).await?;
     steps
         .step("The Service is deleted", async {
             service.delete(SOON).await?;
@@ -177,27 +177,28 @@ async fn announce(cluster: &Cluster, steps: &mut Steps, dir: &Path) -> Result<()
             return Ok(());
         }
     };
-    steps
-        .step(title, async {
-            // No pod runs here: with this method an address is announced without any.
-            let wanted = Wanted::new("announced").port(80).annotation(pool::METHOD, "VIP");
-            let service = Handle::create(cluster, "demo", wanted).await?;
-            let ip = service.address(SOON).await?;
-            let file = dir.join("nodes.conf");
-            render(&Map::of(cluster), &file).await?;
-            let one = lab.station("a", &keepalived, &file).await?;
-            let other = lab.station("b", &keepalived, &file).await?;
-            let (mut first, second) = lab.holder(&ip, one, other).await?;
-            lab.answers(&first, &ip).await?;
-            let before = format!("{} carries {ip} and answers for it", first.namespace);
-            lab.die(&mut first).await?;
-            lab.answers(&second, &ip).await?;
-            let after = format!(
-                "{} dies; {} carries {ip} and answers for it",
-                first.namespace, second.namespace
-            );
-            service.delete(SOON).await?;
-            Ok(((), vec![before, after]))
-        })
-        .await
+    let shown = take_over(cluster, &lab, &keepalived, dir);
+    steps.step(title, Box::pin(shown)).await
+}
+
+async fn take_over(cluster: &Cluster, lab: &Lab, keepalived: &Path, dir: &Path) -> Result<((), Vec<String>)> {
+    // No pod runs here: with this method an address is announced without any.
+    let wanted = Wanted::new("announced").port(80).annotation(pool::METHOD, "VIP");
+    let service = Handle::create(cluster, "demo", wanted).await?;
+    let ip = service.address(SOON).await?;
+    let file = dir.join("nodes.conf");
+    render(&Map::of(cluster), &file).await?;
+    let one = lab.station("a", keepalived, &file).await?;
+    let other = lab.station("b", keepalived, &file).await?;
+    let (mut first, second) = lab.holder(&ip, one, other).await?;
+    lab.answers(&first, &ip).await?;
+    let before = format!("{} carries {ip} and answers for it", first.namespace);
+    lab.die(&mut first).await?;
+    lab.answers(&second, &ip).await?;
+    let after = format!(
+        "{} dies; {} carries {ip} and answers for it",
+        first.namespace, second.namespace
+    );
+    service.delete(SOON).await?;
+    Ok(((), vec![before, after]))
 }
