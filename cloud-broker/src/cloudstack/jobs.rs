@@ -17,8 +17,9 @@ const UNANSWERED_LONGEST: Duration = Duration::from_secs(30);
 /// Servers cancel what is pending after an hour.
 const GIVEN_UP_AFTER: Duration = Duration::from_mins(65);
 /// From so many jobs on, one list of what is pending is cheaper than asking for each.
-const CROWD: usize = 4;
-const CROWD_WINDOW: Duration = Duration::from_millis(100);
+const CROWD: usize = 3;
+/// How much earlier than planned a job is asked for with others, as a part of the time since its start.
+const CROWD_SLACK: f64 = 0.25;
 
 /// Who started a job and what it works on.
 #[derive(Debug, Clone)]
@@ -108,21 +109,20 @@ impl JobTable {
 
     /// Jobs to ask for now; each stays out of reach until its answer is reported.
     pub(super) fn due(&mut self, now: Instant) -> Vec<JobId> {
-        let any = self
-            .jobs
-            .values()
-            .any(|job| job.next.is_some_and(|next| next <= now));
-        if !any {
-            return Vec::new();
-        }
-        // Those that are due soon and have been asked for already may as well be asked together.
-        let soon = now + self.pace.of(CROWD_WINDOW);
+        let is_due = |job: &Watched| job.next.is_some_and(|next| next <= now);
+        let is_near = |job: &Watched| {
+            let slack = now.saturating_duration_since(job.started).mul_f64(CROWD_SLACK);
+            job.polls > 0 && job.next.is_some_and(|next| next <= now + slack)
+        };
+        let first_time = self.jobs.values().any(|job| is_due(job) && job.polls == 0);
+        let any = self.jobs.values().any(is_due);
+        let near = self.jobs.values().filter(|job| is_near(job)).count();
+        // One list tells of all of them, so those that are due soon may as well come along.
+        let together = any && !first_time && near >= CROWD;
         let mut due: Vec<(Instant, JobId)> = Vec::new();
         for (id, job) in &mut self.jobs {
-            let limit = if job.polls > 0 { soon } else { now };
-            if let Some(next) = job.next.filter(|next| *next <= limit) {
-                job.next = None;
-                due.push((next, id.clone()));
+            if is_due(job) || (together && is_near(job)) {
+                due.extend(job.next.take().map(|next| (next, id.clone())));
             }
         }
         due.sort_unstable();

@@ -69,8 +69,19 @@ mod purity {
         ];
         for (name, text) in files {
             let code = text.split("#[cfg(test)]").next().unwrap();
-            for forbidden in ["tokio", "reqwest", "runtime::", "::now()", "rand::", "async ", "parking_lot"] {
-                assert!(!code.contains(forbidden), "{name} is pure and mentions {forbidden}");
+            for forbidden in [
+                "tokio",
+                "reqwest",
+                "runtime::",
+                "::now()",
+                "rand::",
+                "async ",
+                "parking_lot",
+            ] {
+                assert!(
+                    !code.contains(forbidden),
+                    "{name} is pure and mentions {forbidden}"
+                );
             }
         }
     }
