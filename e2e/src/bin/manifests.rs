@@ -1,9 +1,11 @@
-//! `make manifests`: writes `deploy/cloud-controller-manager.yaml` from its parts.
+//! `make manifests`: writes the one-file manifests in `deploy` from their parts.
 
 use anyhow::Result;
 use e2e::manifests;
 
 fn main() -> Result<()> {
-    std::fs::write(manifests::file(), manifests::joined()?)?;
+    for one in &manifests::ALL {
+        std::fs::write(one.path(), one.joined()?)?;
+    }
     Ok(())
 }

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::pool::{self, Map};
 use e2e::processes::{Program, free_port};
 use e2e::runner::Layer;
-use e2e::service::Wanted;
+use e2e::service::{Handle, Wanted};
 use e2e::wait;
 use e2e::world::{SOON, World};
 use serde_json::json;
@@ -65,11 +65,24 @@ async fn named_pools_serve_their_namespaces_and_those_who_ask(world: &World) -> 
     let late = world.service(asking("late")).await?;
     late.event("PoolExhausted", SOON).await?;
     late.warning(&["pool vip", "2 usable"], SOON).await?;
+    has_condition(&late, "PoolExhausted").await?;
     for service in [&late, &front, &usual, &vips[0], &vips[1]] {
         service.delete(SOON).await?;
     }
     ensure!(map.entries().await?.is_empty(), "{:?}", map.entries().await?);
     Ok(())
+}
+
+async fn has_condition(service: &Handle<'_>, reason: &str) -> Result<()> {
+    wait::until_holds(SOON, format!("a condition says {reason}"), || async {
+        let status = service.get().await?.status.unwrap_or_default();
+        let conditions = status.conditions.unwrap_or_default();
+        let said = conditions
+            .iter()
+            .any(|condition| condition.reason == reason && condition.status == "False");
+        Ok((!said).then(|| format!("{conditions:?}")))
+    })
+    .await
 }
 
 async fn two_services_share_an_address_and_its_metrics_say_so(world: &World) -> Result<()> {
