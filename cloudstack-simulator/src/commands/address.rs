@@ -314,7 +314,7 @@ async fn clean_up(run: &Arc<JobRun>, id: Uuid) -> bool {
             ok = false;
             break;
         }
-        run.world(|world| crate::commands::load_balancer::drop_rule(world, *rule));
+        run.world(|world| crate::commands::rule_delete::drop_rule(world, *rule));
     }
     run.world(|world| {
         if let Some(row) = world.addresses.get_mut(id) {

@@ -1,4 +1,4 @@
-//! Creating and deleting load balancer rules, and sending them to the router.
+//! Creating load balancer rules, and sending all of a network to the router.
 
 use std::sync::Arc;
 
@@ -34,23 +34,13 @@ const CREATE: &[Param] = &[
     may("fordisplay", Kind::Flag),
 ];
 
-const DELETE: &[Param] = &[need("id", Kind::Id(Entity::Rule))];
-
-pub(super) const SPECS: &[Spec] = &[
-    Spec::job(
-        "createLoadBalancerRule",
-        "user.loadbalancer.CreateLoadBalancerRuleCmd",
-        CREATE,
-        create,
-    )
-    .locking(|_, call| call.args.uuid("publicipid").map(LockKey::Address)),
-    Spec::job(
-        "deleteLoadBalancerRule",
-        "user.loadbalancer.DeleteLoadBalancerRuleCmd",
-        DELETE,
-        delete,
-    ),
-];
+pub(super) const SPECS: &[Spec] = &[Spec::job(
+    "createLoadBalancerRule",
+    "user.loadbalancer.CreateLoadBalancerRuleCmd",
+    CREATE,
+    create,
+)
+.locking(|_, call| call.args.uuid("publicipid").map(LockKey::Address))];
 
 /// Protocols that a rule may have.
 pub(super) const PROTOCOLS: [&str; 4] = ["tcp", "udp", "tcp-proxy", "ssl"];
@@ -309,78 +299,6 @@ async fn created(run: &Arc<JobRun>, id: Uuid, (opens, opened): (bool, bool)) -> 
         let reader = crate::state::show::Reader::of(run.caller.kind);
         Ok(json!({ "loadbalancer": world.show_rule(&rule, reader) }))
     })
-}
-
-fn delete(_: &mut World, call: &Call) -> Result<Started, ApiError> {
-    let id = call.args.uuid("id").unwrap_or_default();
-    Ok(Started::job(move |run| async move { remove(&run, id).await }))
-}
-
-async fn remove(run: &Arc<JobRun>, id: Uuid) -> Result<Value, JobError> {
-    let Some(before) = run.world(|world| world.rules.get(id).cloned()) else {
-        let number = run.world(|world| world.firewall_rules.number(id));
-        return if number > 0 {
-            Err(JobError::invalid(format!(
-                "Unable to find load balancer rule: {number}"
-            )))
-        } else {
-            Ok(json!({ "success": true }))
-        };
-    };
-    run.must_own(Some(before.owner))?;
-    let implicit = run.world(|world| {
-        let mut any = false;
-        for rule in world
-            .firewall_rules
-            .iter_mut()
-            .filter(|rule| rule.related == Some(id))
-        {
-            rule.state = RuleState::Deleting;
-            any = true;
-        }
-        any
-    });
-    let mut ok = !implicit || apply_firewall(run, before.address).await;
-    if ok {
-        run.world(|world| {
-            if let Some(rule) = world.rules.get_mut(id) {
-                rule.state = RuleState::Deleting;
-                // Even a delete that fails leaves its members on their way out for the router, while lists show them.
-                rule.members.iter_mut().for_each(|member| member.leaving = true);
-            }
-        });
-        ok = reconfigure(run, before.network).await;
-    }
-    run.world(|world| {
-        if ok {
-            drop_rule(world, id);
-            return Ok(json!({ "success": true }));
-        }
-        let text = balancer_text(world, &before);
-        if let Some(rule) = world.rules.get_mut(id) {
-            rule.state = before.state;
-        }
-        Err(JobError::failed(format!(
-            "Unable to remove load balancer rule {text}"
-        )))
-    })
-}
-
-/// Takes a rule out of the database. Its tags stay for ever.
-pub(super) fn drop_rule(world: &mut World, id: Uuid) {
-    let Some(rule) = world.rules.remove(id) else {
-        return;
-    };
-    let policies: Vec<Uuid> = world
-        .policies
-        .iter()
-        .filter(|policy| policy.rule == id)
-        .map(|policy| policy.id)
-        .collect();
-    for policy in policies {
-        world.policies.remove(policy);
-    }
-    world.detach_unused(rule.address);
 }
 
 /// Sends addresses, the whole load balancer configuration and the addresses again. A network without a router takes everything.

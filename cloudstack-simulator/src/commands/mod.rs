@@ -2,6 +2,7 @@
 #![expect(clippy::unnecessary_wraps, reason = "all commands of a kind have one shape")]
 
 mod acl;
+mod acl_items;
 mod acl_list;
 mod address;
 mod address_list;
@@ -16,6 +17,7 @@ mod member;
 mod network;
 mod network_write;
 mod operator;
+mod rule_delete;
 mod rule_list;
 mod rule_update;
 mod sticky;
@@ -32,6 +34,7 @@ pub(crate) use self::tag::check_filter;
 /// All of them.
 pub(crate) const ALL: &[&[Spec]] = &[
     acl::SPECS,
+    acl_items::SPECS,
     acl_list::SPECS,
     address::SPECS,
     address_list::SPECS,
@@ -46,6 +49,7 @@ pub(crate) const ALL: &[&[Spec]] = &[
     network::SPECS,
     network_write::SPECS,
     operator::SPECS,
+    rule_delete::SPECS,
     rule_list::SPECS,
     rule_update::SPECS,
     sticky::SPECS,

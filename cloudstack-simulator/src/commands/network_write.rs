@@ -158,7 +158,7 @@ fn give_back(world: &mut World, address: Uuid) {
     let rules: Vec<Uuid> = world.rules_on(address).map(|rule| rule.id).collect();
     let firewall: Vec<Uuid> = world.firewall_on(address).map(|rule| rule.id).collect();
     for rule in rules {
-        super::load_balancer::drop_rule(world, rule);
+        super::rule_delete::drop_rule(world, rule);
     }
     for rule in firewall {
         world.firewall_rules.remove(rule);

@@ -1,6 +1,7 @@
 //! Virtual routers: what the server sends them, and what they really have, which may differ from the database.
 
 pub(crate) mod haproxy;
+mod process;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -99,7 +99,6 @@ pub(crate) struct Project {
     pub(crate) domain: Uuid,
     /// Name of the account behind it, which error texts show.
     pub(crate) account_name: String,
-    /// Accounts that are in it.
     pub(crate) members: Vec<Uuid>,
     pub(crate) shown: Object,
     pub(crate) address_limit: Option<u64>,
