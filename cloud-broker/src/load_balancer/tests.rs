@@ -155,10 +155,16 @@ fn without_take_over_the_rules_of_an_older_controller_are_a_strangers() {
 fn whose_an_address_is(#[case] marks: &[&str], #[case] tagged: bool, #[case] word: AddressWord) {
     let identity = identity(&["c1"], true);
     let mut seen = seen();
+    // `cluster/service` is an own mark of these, of our Service if it names none.
+    let text = |short: &str| match short.split_once('/') {
+        Some((cluster, "")) => mark(cluster, UID),
+        Some((cluster, service)) => mark(cluster, service),
+        None => short.to_owned(),
+    };
     seen.rules = marks
         .iter()
         .enumerate()
-        .map(|(i, mark)| rule(&format!("r{i}"), "x", mark, "ip"))
+        .map(|(i, short)| rule(&format!("r{i}"), "x", &text(short), "ip"))
         .collect();
     let mut ip = address("ip", None);
     if tagged {

@@ -56,7 +56,7 @@ fn turn() -> impl Strategy<Value = Turn> {
         sources,
         0_i32..4,
         requested,
-        1_u8..8,
+        (1_u8..8).prop_map(|members| members | 1),
         refusal,
         any::<bool>(),
     )
