@@ -174,11 +174,14 @@ impl Program {
             path,
             lines: Mutex::new(Vec::new()),
         });
+        let mut readers = Vec::new();
         if let Some(stream) = child.stdout.take() {
-            wait::spawn(Arc::clone(&log).follow(stream, file.try_clone().await?));
+            readers.push(wait::spawn(
+                Arc::clone(&log).follow(stream, file.try_clone().await?),
+            ));
         }
         if let Some(stream) = child.stderr.take() {
-            wait::spawn(Arc::clone(&log).follow(stream, file));
+            readers.push(wait::spawn(Arc::clone(&log).follow(stream, file)));
         }
         let pid = child
             .id()
@@ -189,6 +192,7 @@ impl Program {
             pid,
             child,
             log,
+            readers,
             _stdin: stdin,
         })
     }
@@ -221,6 +225,7 @@ pub struct Process {
     pid: u32,
     child: Child,
     log: Arc<Log>,
+    readers: Vec<tokio::task::JoinHandle<()>>,
     _stdin: Option<ChildStdin>,
 }
 
@@ -270,11 +275,15 @@ impl Process {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for its end, and until all it printed is in the log.
     pub async fn ends(&mut self, within: Duration) -> Result<std::process::ExitStatus> {
         let waited = tokio::time::timeout(within, self.child.wait()).await;
-        let waited = waited.map_err(|_| anyhow!("{} still runs after {within:?}", self.name))?;
-        Ok(waited?)
+        let status = waited.map_err(|_| anyhow!("{} still runs after {within:?}", self.name))??;
+        for reader in self.readers.drain(..) {
+            // A child of its own may hold the other end: then its last words are late, and not waited for.
+            let _ = tokio::time::timeout(Duration::from_secs(2), reader).await;
+        }
+        Ok(status)
     }
 
     /// SIGKILL: no chance to tidy up.
@@ -309,11 +318,18 @@ impl Process {
 
     /// The most memory it ever had resident, in bytes (Linux).
     pub fn peak_memory(&self) -> Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    /// What of its memory is its own and not mapped from a file, such as the program itself, in bytes (Linux).
+    pub fn own_memory(&self) -> Result<u64> {
+        self.memory("RssAnon:")
+    }
+
+    fn memory(&self, field: &str) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmHWM:"))
-            .context("no VmHWM")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let line = line.with_context(|| format!("no {field} of {}", self.name))?;
         let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
         Ok(kib * 1024)
     }

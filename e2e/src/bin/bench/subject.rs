@@ -79,6 +79,11 @@ impl Running {
         self.processes.iter().map(Process::peak_memory).sum()
     }
 
+    /// What of it is not mapped from files, now.
+    pub(crate) fn own_memory(&self) -> Result<u64> {
+        self.processes.iter().map(Process::own_memory).sum()
+    }
+
     /// Stops it.
     pub(crate) async fn stop(mut self) -> Result<()> {
         for process in &mut self.processes {
