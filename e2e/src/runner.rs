@@ -126,6 +126,8 @@ enum Outcome {
 struct Job {
     scenario: Scenario,
     kind: Kind,
+    /// Which repetition.
+    round: usize,
 }
 
 impl Job {
@@ -217,13 +219,17 @@ fn selected(args: &Args, scenarios: Vec<Scenario>) -> Vec<Job> {
             kinds.push(Kind::CloudStack);
         }
         for kind in kinds {
-            let job = Job { scenario, kind };
-            let title = job.title();
+            let job = |round| Job {
+                scenario,
+                kind,
+                round,
+            };
+            let title = job(0).title();
             let asked =
                 args.filter.is_empty() || args.filter.iter().any(|part| title.contains(part.as_str()));
             let cloud = args.cloud.as_ref().is_none_or(|cloud| *cloud == kind.to_string());
             if asked && cloud {
-                jobs.extend(std::iter::repeat_n(job, args.repeat));
+                jobs.extend((0..args.repeat).map(job));
             }
         }
     }

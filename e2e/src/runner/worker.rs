@@ -134,7 +134,10 @@ impl Worker {
             };
             cluster.clear().await.context("emptying the cluster")?;
             *place = Some((Arc::clone(&cluster), account.clone()));
-            let name = format!("{}-{}", job.scenario.name, job.kind);
+            let mut name = format!("{}-{}", job.scenario.name, job.kind);
+            if job.round > 0 {
+                name = format!("{name}-{}", job.round);
+            }
             World::new(&self.settings, cluster, account, cloud, &name).await
         };
         let mut world = match prepared.await {
