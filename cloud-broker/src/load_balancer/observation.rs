@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::cloudstack::types::{
-    AclItemId, AclListId, AddressId, FirewallRule, FirewallRuleId, JobId, LoadBalancerRule, Machine,
-    MachineId, Network, NetworkAclItem, PublicIpAddress, RuleId, RuleState, Timestamp, ZoneId,
+    AclItemId, AclListId, AddressId, AddressState, FirewallRule, FirewallRuleId, JobId, LoadBalancerRule,
+    Machine, MachineId, Network, NetworkAclItem, PublicIpAddress, RuleId, RuleState, Timestamp, ZoneId,
 };
 
 /// What the server can do.
@@ -218,9 +218,13 @@ impl Observation {
                 retain_others(&mut self.free, &address.id);
             }
             Change::AddressGone(id) => {
-                if let Some(address) = self.address(id) {
-                    let ip = address.ip;
-                    self.digits.remove(&ip);
+                if let Some(address) = self.address(id).cloned() {
+                    let free = PublicIpAddress {
+                        state: AddressState::Free,
+                        allocated: None,
+                        ..address
+                    };
+                    self.digits.insert(free.ip, Some(free));
                 }
                 self.addresses.retain(|address| address.id != *id);
                 self.rules.retain(|rule| rule.address_id.as_ref() != Some(id));

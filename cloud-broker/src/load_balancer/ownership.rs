@@ -188,6 +188,13 @@ impl<'o> Survey<'o> {
         }
     }
 
+    /// Whether any rule carries a mark of the cluster.
+    pub(crate) fn shows_cluster(&self) -> bool {
+        self.rules
+            .iter()
+            .any(|claimed| claimed.mark.is_some() && matches!(claimed.claim, Claim::Mine | Claim::Sibling))
+    }
+
     /// Own addresses of the whole cluster, for its limit.
     pub(crate) fn own_addresses(&self, identity: &Identity, observation: &Observation) -> usize {
         observation

@@ -39,7 +39,7 @@ fn turn() -> impl Strategy<Value = Turn> {
         port.prop_map(|port| (port.1, port.2)),
         1..=3,
     );
-    let sources = prop::sample::subsequence(vec!["10.0.0.0/8", "192.0.2.0/24", "198.51.100.7/32"], 0..=3);
+    let sources = prop::sample::subsequence(vec!["10.0.0.0/8", "192.0.2.0/24", "198.51.100.0/25"], 0..=3);
     let requested = prop::sample::select(vec!["", "", "127.100.0.60", "127.100.0.61"]);
     let refused = prop::sample::select(vec![
         "createFirewallRule",

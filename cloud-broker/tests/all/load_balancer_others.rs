@@ -8,12 +8,12 @@ use cloud_broker::cloudstack::{
     Associate, AssociateTarget, CreateFirewallRule, CreateRule, FirewallProtocol, NetworkQuery, RuleChange,
     RuleQuery,
 };
-use cloud_broker::load_balancer::Outcome;
+use cloud_broker::load_balancer::{Demand, Outcome};
 use cloudstack_simulator::{Handle, MachineSeed, Seed};
 use proto::v1;
 
 use super::load_balancer_support::{
-    Broker, calls, cloud, cluster, farewell, isolated, picture, port_of, service, wish,
+    Always, Broker, Endpoint, calls, cloud, cluster, farewell, isolated, picture, port_of, service, wish,
 };
 
 const NAME: &str = "a0000000111114111811111111111111";
@@ -521,4 +521,50 @@ async fn a_kept_address_is_handed_over_and_the_next_service_gets_it_as_given() {
     let departed = broker.delete(&service(2), farewell()).await.unwrap();
     assert_eq!(departed.kept, [served.ingress.ip]);
     assert_eq!(cloud.dump().acquired().count(), 1);
+}
+
+#[tokio::test]
+async fn an_end_that_can_not_see_what_was_made_waits_and_one_that_sees_it_is_gone_is_done() {
+    let seed = Seed::builder()
+        .account("demo")
+        .account("other")
+        .network("demo", "k8s", "127.101.0.0/24")
+        .network("other", "theirs", "127.102.0.0/24")
+        .machines("k8s", "node-", 3)
+        .build();
+    let cloud = cloud(seed).await;
+    let broker = Broker::new(&cloud);
+    let (served, _) = broker
+        .ensure(&service(1), &wish(&cloud, &[(80, 30080)]), &[])
+        .await
+        .unwrap();
+    let end = |published: Vec<IpAddr>| Demand {
+        service: service(1),
+        published,
+        goal: farewell(),
+    };
+    let soon = || runtime::clock::now() + Duration::from_secs(20);
+    // The keys of another account see another network, and nothing of this cluster.
+    let astray = Broker::at(&Endpoint::of(&cloud, "other"));
+    let demand = end(vec![served.ingress.ip]);
+    let answer = astray
+        .balancers
+        .delete(&astray.tenancy(), &demand, &Always, soon())
+        .await
+        .unwrap();
+    assert!(matches!(answer.outcome, Outcome::Pending(wait) if wait.reason == "SCOPE_CHANGED"));
+    assert_eq!(cloud.dump().rules.len(), 1);
+    let answer = broker
+        .balancers
+        .delete(&broker.tenancy(), &demand, &Always, soon())
+        .await
+        .unwrap();
+    assert!(matches!(answer.outcome, Outcome::Settled(departed) if departed.released == [served.ingress.ip]));
+    // Gone is gone: the address is free.
+    let answer = broker
+        .balancers
+        .delete(&broker.tenancy(), &demand, &Always, soon())
+        .await
+        .unwrap();
+    assert!(matches!(answer.outcome, Outcome::Settled(departed) if departed.released.is_empty()));
 }

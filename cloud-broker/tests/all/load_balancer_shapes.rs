@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use cloud_broker::cloudstack::types::Version;
 use cloud_broker::load_balancer::Outcome;
 use proto::{FaultKind, v1};
 
@@ -285,6 +286,7 @@ async fn source_ranges_change_on_both_layers_and_the_mark_follows() {
     for ranges in [
         vec!["10.0.0.0/8", "192.0.2.0/24"],
         vec!["10.0.0.0/8", "198.51.100.0/24"],
+        vec!["10.0.0.0/8", "192.0.2.7/32"],
         vec!["192.0.2.7/32"],
         vec![],
     ] {
@@ -380,4 +382,106 @@ async fn a_dry_run_shows_every_step_and_does_none() {
     );
     assert_eq!(calls(&cloud).1, 0);
     assert_eq!(preview.refused, "");
+}
+
+#[rstest::rstest]
+#[case::without_source_lists(17, None, 2)]
+#[case::with_lists_only_for_new_rules(19, Some("10.0.0.0/8"), 2)]
+#[case::new(22, Some("10.0.0.0/8"), 1)]
+#[tokio::test]
+async fn older_servers_get_what_they_understand(
+    #[case] minor: u32,
+    #[case] list: Option<&str>,
+    #[case] updates: u64,
+) {
+    let cloud = cloud(isolated()).await;
+    let mut broker = Broker::new(&cloud);
+    broker.version = Some(Version::new(4, minor, 0));
+    let mut wanted = wish(&cloud, &[(80, 30080)]);
+    wanted.sources = vec!["10.0.0.0/8".to_owned()];
+    let (served, _) = broker.ensure(&service(1), &wanted, &[]).await.unwrap();
+    assert_eq!(cloud.dump().rules[0].sources.as_deref(), list);
+    assert_eq!(cloud.dump().firewall_rules[0].sources, ["10.0.0.0/8"]);
+    // Such a server tells its router only of another algorithm, so the switch takes two updates.
+    cloud.reset_calls();
+    wanted.ports[0].proxy_protocol = true;
+    broker
+        .ensure(&service(1), &wanted, &published(&served))
+        .await
+        .unwrap();
+    assert_eq!(
+        cloud.calls().by_command.get("updateLoadBalancerRule"),
+        Some(&updates)
+    );
+    let rule = cloud.dump().rules[0].clone();
+    assert_eq!(
+        (rule.protocol.as_deref(), rule.algorithm.as_str()),
+        (Some("tcp-proxy"), "roundrobin")
+    );
+    // Other ranges reach every layer that such a server filters on.
+    wanted.sources = vec!["192.0.2.0/24".to_owned()];
+    broker
+        .ensure(&service(1), &wanted, &published(&served))
+        .await
+        .unwrap();
+    let dump = cloud.dump();
+    assert_eq!(dump.rules[0].sources.as_deref(), list.map(|_| "192.0.2.0/24"));
+    assert_eq!((dump.rules.len(), dump.firewall_rules.len()), (1, 1));
+    assert_eq!(dump.firewall_rules[0].sources, ["192.0.2.0/24"]);
+    broker.delete(&service(1), farewell()).await.unwrap();
+    assert_eq!(picture(&cloud.dump()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_report_names_what_the_cluster_owns_and_who_asks_for_it_no_more() {
+    let cloud = cloud(isolated()).await;
+    let broker = Broker::new(&cloud);
+    let (served, _) = broker
+        .ensure(&service(1), &wish(&cloud, &[(80, 30080)]), &[])
+        .await
+        .unwrap();
+    broker
+        .ensure(&service(2), &wish(&cloud, &[(81, 30081)]), &[])
+        .await
+        .unwrap();
+    let live = [service(1).uid.to_string()].into();
+    let list = broker.balancers.list(&broker.tenancy(), &live).await.unwrap();
+    let short: Vec<(&str, bool, Option<bool>)> = list
+        .iter()
+        .map(|one| (one.service_uid.as_str(), one.address_owned, one.orphan))
+        .collect();
+    let uids = [service(1).uid.to_string(), service(2).uid.to_string()];
+    assert_eq!(
+        short,
+        [
+            (uids[0].as_str(), true, Some(false)),
+            (uids[1].as_str(), true, Some(true))
+        ]
+    );
+    assert_eq!(list[0].addresses, [served.ingress.ip].into());
+    assert!(list.iter().all(|one| one.drift.is_empty()), "{list:#?}");
+}
+
+#[tokio::test]
+async fn a_port_that_the_router_refuses_does_not_hold_up_the_others() {
+    let cloud = cloud(isolated()).await;
+    let broker = Broker::new(&cloud);
+    let wanted = wish(&cloud, &[(8081, 30081), (80, 30080)]);
+    let fault = broker.ensure_once(&service(1), &wanted, &[]).await.unwrap_err();
+    assert!(fault.text.contains("8081"), "{fault:?}");
+    for _ in 0..5 {
+        broker.ensure_once(&service(1), &wanted, &[]).await.unwrap_err();
+    }
+    let dump = cloud.dump();
+    assert_eq!(dump.acquired().count(), 1);
+    assert_eq!(
+        (
+            dump.rules.len(),
+            dump.rules[0].public_port,
+            dump.rules[0].members.len()
+        ),
+        (1, 80, 3)
+    );
+    broker.delete(&service(1), farewell()).await.unwrap();
+    assert_eq!(picture(&cloud.dump()), Vec::<String>::new());
 }

@@ -46,15 +46,47 @@ pub(super) fn leave(cx: &Context<'_>, farewell: &Farewell) -> Plan {
         plan.end = end;
         return plan;
     }
-    plan.end = if cx.observation.shows_anything() {
-        End::Departed
+    let unseen = if !cx.observation.shows_anything() {
+        Some((
+            "NOTHING_VISIBLE",
+            "nothing of the account or project is visible, so nothing can be said of what is left; check the keys, the \
+             project and the networks of the configuration",
+        ))
+    } else if is_elsewhere(cx, &mut plan) {
+        Some((
+            "SCOPE_CHANGED",
+            "neither the published address of the service nor anything else of this cluster is visible; check whether \
+             keys or project of the configuration have changed",
+        ))
     } else {
-        let text = "nothing of the account or project is visible, so nothing can be said of what is left; check the \
-                    keys, the project and the networks of the configuration";
-        plan.notes.push(Note::warning("NothingVisible", text));
-        End::Wait(Wait::for_a_change("NOTHING_VISIBLE", text))
+        None
+    };
+    plan.end = match unseen {
+        Some((reason, text)) => {
+            plan.notes.push(Note::warning("NothingVisible", text));
+            End::Wait(Wait::for_a_change(reason, text))
+        }
+        None => End::Departed,
     };
     plan
+}
+
+/// Whether the Service was balanced where these keys don't look: its published addresses are nobody's that is visible, nor
+/// free, and no rule of the whole cluster is to be seen.
+fn is_elsewhere(cx: &Context<'_>, plan: &mut Plan) -> bool {
+    if cx.published.is_empty() || cx.survey.shows_cluster() {
+        return false;
+    }
+    let mut all_unseen = true;
+    for ip in cx.published {
+        let listed = cx.observation.addresses.iter().any(|address| address.ip == *ip);
+        match cx.observation.digits.get(ip) {
+            _ if listed => all_unseen = false,
+            Some(found) => all_unseen &= found.is_none(),
+            None => plan.needs.push(Need::Digits(*ip)),
+        }
+    }
+    all_unseen && plan.needs.is_empty()
 }
 
 /// Addresses that were taken for the Service without a rule getting there.
