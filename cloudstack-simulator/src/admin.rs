@@ -106,6 +106,14 @@ fn control(server: &Server, method: &Method, steps: &[&str], body: &[u8]) -> Res
             let new: NewMachine = serde_json::from_slice(body)?;
             Ok(json!({ "id": server.add_machine(&new.name, &new.network, new.address.as_deref())? }))
         }
+        ("POST", ["addresses", address, "uses"]) => {
+            server.use_address(address, &serde_json::from_slice(body)?)?;
+            Ok(json!({}))
+        }
+        ("DELETE", ["addresses", address, "uses"]) => {
+            server.end_uses(address)?;
+            Ok(json!({}))
+        }
         ("POST", ["machines", name, action]) => machine(server, name, action),
         _ => Err(Refused(404, "no such control".into())),
     }

@@ -43,6 +43,7 @@
 //! | `PUT /simulator/settings` | global settings by name, such as `api.throttling.enabled` |
 //! | `POST /simulator/machines` | `{"name":"node-4","network":"k8s","address":"127.101.0.14"}` adds a machine |
 //! | `POST /simulator/machines/NAME/start`, `stop`, `destroy`, `expunge` | at once, without a job |
+//! | `POST /simulator/addresses/IP/uses`, `DELETE` | an [`AddressUse`]: `{"port_forwarding":{"port":22}}`, `"vpn"`, `{"static_nat":{"machine":"node-1"}}`; end them |
 //!
 //! # Time
 //!
@@ -60,6 +61,7 @@ mod calls;
 mod catalog;
 mod clock;
 mod commands;
+mod control;
 mod dispatch;
 mod dump;
 mod error;
@@ -90,3 +92,4 @@ pub use self::options::{DataPath, Delays, Options};
 pub use self::router::{Router, RouterAclItem, RouterFirewallRule, RouterRule, Sent};
 pub use self::seed::{Builder, CallerSeed, MachineSeed, NetworkSeed, Seed, SeedError};
 pub use self::simulator::{ControlError, Handle, Simulator, StartError};
+pub use self::state::AddressUse;

@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
 use crate::calls::{Calls, Counters};
-use crate::commands::expunge_now;
 use crate::dump::Dump;
 use crate::faults::{Fault, FaultState};
 use crate::gate::Hold;
@@ -17,11 +15,10 @@ use crate::http;
 use crate::keys::{KeyPair, Keys};
 use crate::options::Options;
 use crate::router::haproxy::DataPlane;
-use crate::router::{Behaviour, Router, Sent};
+use crate::router::{Router, Sent};
 use crate::seed::{Seed, SeedError};
 use crate::server::Server;
-use crate::state::load::{NewMachine, add_machine};
-use crate::state::{JobStatus, MachineState, Owner, World};
+use crate::state::{AddressUse, JobStatus, MachineState, World};
 
 /// Starts simulators.
 #[derive(Debug)]
@@ -52,6 +49,9 @@ pub enum ControlError {
     /// There is no machine of this name.
     #[error("there is no machine {0}")]
     NoMachine(String),
+    /// There is no such public address, or nobody has it.
+    #[error("nobody has a public address {0}")]
+    NoAddress(String),
     /// There is no network of this name.
     #[error("there is no network {0}")]
     NoNetwork(String),
@@ -288,76 +288,14 @@ impl Handle {
     pub fn expunge_machine(&self, name: &str) -> Result<(), ControlError> {
         self.server.expunge_machine(name)
     }
-}
 
-/// Controls that the HTTP side has too.
-impl Server {
-    pub(crate) fn add_machine(
-        &self,
-        name: &str,
-        network: &str,
-        address: Option<&str>,
-    ) -> Result<Uuid, ControlError> {
-        let mut world = self.world.lock();
-        let found = world
-            .networks
-            .iter()
-            .find(|row| row.name == network || row.id.to_string() == network);
-        let (network_id, owner) = found
-            .map(|row| (row.id, row.owner))
-            .ok_or_else(|| ControlError::NoNetwork(network.to_owned()))?;
-        if matches!(owner, Owner::Domain(_)) {
-            return Err(ControlError::NoOwner(network.to_owned()));
-        }
-        let new = NewMachine {
-            id: crate::jobs::new_id(),
-            name: name.to_owned(),
-            network: network_id,
-            address: address.map(str::to_owned),
-            owner,
-            state: MachineState::Running,
-        };
-        add_machine(&mut world, new).ok_or_else(|| ControlError::NoNetwork(network.to_owned()))
+    /// Uses an acquired public address for something else than load balancing.
+    pub fn use_address(&self, address: &str, usage: &AddressUse) -> Result<(), ControlError> {
+        self.server.use_address(address, usage)
     }
 
-    fn machine_named(world: &World, name: &str) -> Result<Uuid, ControlError> {
-        let found = world
-            .machines
-            .iter()
-            .find(|row| row.name == name || row.id.to_string() == name);
-        found
-            .map(|row| row.id)
-            .ok_or_else(|| ControlError::NoMachine(name.to_owned()))
-    }
-
-    pub(crate) fn set_machine(&self, name: &str, state: MachineState) -> Result<(), ControlError> {
-        let mut world = self.world.lock();
-        let id = Self::machine_named(&world, name)?;
-        if let Some(machine) = world.machines.get_mut(id) {
-            machine.state = state;
-            machine.updated = Some(crate::clock::Stamp::now());
-        }
-        Ok(())
-    }
-
-    pub(crate) fn expunge_machine(&self, name: &str) -> Result<(), ControlError> {
-        let mut world = self.world.lock();
-        let id = Self::machine_named(&world, name)?;
-        expunge_now(&mut world, id);
-        Ok(())
-    }
-
-    pub(crate) fn refuse_in_router(&self, command: &str, refuse: bool) {
-        let mut known = self.behaviour.lock();
-        known.retain(|behaviour| behaviour.command != command);
-        if refuse {
-            let number = known.len() as u64 + 1;
-            known.push(Behaviour {
-                command: command.to_owned(),
-                wait: Duration::ZERO,
-                refuse,
-                number,
-            });
-        }
+    /// Ends every use of a public address but load balancing.
+    pub fn end_uses(&self, address: &str) -> Result<(), ControlError> {
+        self.server.end_uses(address)
     }
 }

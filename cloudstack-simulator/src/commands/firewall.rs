@@ -15,7 +15,7 @@ use crate::lock::LockKey;
 use crate::request::{Entity, Kind, Param, TEXT, may, need};
 use crate::router::Command;
 use crate::scope::Scope;
-use crate::state::{FirewallRule, Owner, RuleState, World};
+use crate::state::{FirewallRule, RuleState, World};
 
 const CREATE: &[Param] = &[
     need("ipaddressid", Kind::Id(Entity::Address)),
@@ -34,12 +34,6 @@ const FILTERS: &[Param] = &[
     may("ipaddressid", Kind::Id(Entity::Address)),
     may("networkid", Kind::Id(Entity::Network)),
     may("fordisplay", Kind::Flag),
-];
-const FORWARDING: &[Param] = &[
-    may("id", Kind::Id(Entity::Rule)),
-    may("ipaddressid", Kind::Id(Entity::Address)),
-    may("networkid", Kind::Id(Entity::Network)),
-    may("virtualmachineid", Kind::Id(Entity::Machine)),
 ];
 
 pub(super) const SPECS: &[Spec] = &[
@@ -63,8 +57,6 @@ pub(super) const SPECS: &[Spec] = &[
         update,
     ),
     Spec::read("listFirewallRules", FILTERS, list),
-    Spec::read("listPortForwardingRules", FORWARDING, list_forwarding),
-    Spec::read("listIpForwardingRules", FORWARDING, list_forwarding),
 ];
 
 fn create(world: &mut World, call: &Call) -> Result<Started, ApiError> {
@@ -331,20 +323,4 @@ fn check_address(world: &World, call: &Call, id: Uuid) -> Result<(), ApiError> {
         )));
     };
     call.must_own(world, owner)
-}
-
-/// Port forwarding rules are not simulated: nobody has any.
-fn list_forwarding(world: &World, call: &Call) -> Result<Value, ApiError> {
-    if let Some(owner) = call
-        .args
-        .uuid("ipaddressid")
-        .and_then(|id| world.addresses.get(id))
-        .and_then(|row| row.owner)
-    {
-        match owner {
-            Owner::Account(_) | Owner::Project(_) | Owner::Domain(_) => call.must_own(world, owner)?,
-        }
-    }
-    Scope::of(world, call, false)?;
-    Ok(json!({}))
 }

@@ -6,6 +6,7 @@ mod acl_items;
 mod acl_list;
 mod address;
 mod address_list;
+mod address_use;
 mod control;
 mod discovery;
 mod firewall;
@@ -38,6 +39,7 @@ pub(crate) const ALL: &[&[Spec]] = &[
     acl_list::SPECS,
     address::SPECS,
     address_list::SPECS,
+    address_use::SPECS,
     control::SPECS,
     discovery::SPECS,
     firewall::SPECS,

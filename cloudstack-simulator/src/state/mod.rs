@@ -4,6 +4,7 @@ pub(crate) mod load;
 pub(crate) mod rows;
 pub(crate) mod show;
 pub(crate) mod table;
+mod uses;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,8 @@ pub(crate) use self::rows::{
     Rule, RuleState, Tag, Vpc,
 };
 pub(crate) use self::table::Table;
+pub use self::uses::AddressUse;
+pub(crate) use self::uses::OtherUse;
 use crate::clock::Stamp;
 use crate::router::Router;
 
@@ -42,6 +45,7 @@ pub(crate) struct World {
     pub(crate) jobs: Table<Job>,
     pub(crate) policies: Table<Policy>,
     pub(crate) tags: Vec<Tag>,
+    pub(crate) uses: Vec<OtherUse>,
     pub(crate) domain_address_limits: BTreeMap<Uuid, u64>,
     pub(crate) routers: BTreeMap<Uuid, Router>,
     /// The management server refuses new jobs.
@@ -138,6 +142,7 @@ impl World {
             .number_setting("public.ip.address.quarantine.duration")
             .unwrap_or(0);
         self.tags.retain(|tag| tag.resource != id);
+        self.end_uses(id);
         let Some(address) = self.addresses.get_mut(id) else {
             return;
         };
@@ -150,13 +155,14 @@ impl World {
         address.network = None;
         address.vpc = None;
         address.source_nat = false;
-        address.static_nat = None;
         address.machine = None;
     }
 
     /// A VPC's address without rules belongs to no tier.
     pub(crate) fn detach_unused(&mut self, address: Uuid) {
-        let used = self.rules_on(address).next().is_some() || self.firewall_on(address).next().is_some();
+        let used = self.rules_on(address).next().is_some()
+            || self.firewall_on(address).next().is_some()
+            || self.uses_of(address).next().is_some();
         if let Some(row) = self.addresses.get_mut(address)
             && row.vpc.is_some()
             && !used
