@@ -143,29 +143,7 @@ impl Program {
             .open(&path)
             .await
             .with_context(|| format!("opening {}", path.display()))?;
-        // A harness that is killed can't tidy up: the kernel does it where it can.
-        let mut command = match settings::on_path("setpriv") {
-            Some(setpriv) => {
-                let mut command = Command::new(setpriv);
-                command
-                    .args(["--pdeathsig", self.last_signal, "--"])
-                    .arg(&self.path);
-                command
-            }
-            None => Command::new(&self.path),
-        };
-        command
-            .args(&self.args)
-            .envs(self.env.iter().map(|(name, value)| (name, value)));
-        command.stdin(if self.keep_stdin {
-            Stdio::piped()
-        } else {
-            Stdio::null()
-        });
-        command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
+        let mut command = self.command();
         let mut child = command
             .spawn()
             .with_context(|| format!("starting {}", self.path.display()))?;
@@ -195,6 +173,34 @@ impl Program {
             readers,
             _stdin: stdin,
         })
+    }
+
+    /// The command to spawn, with its streams.
+    fn command(&self) -> Command {
+        // A harness that is killed can't tidy up: the kernel does it where it can.
+        let mut command = match settings::on_path("setpriv") {
+            Some(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command
+                    .args(["--pdeathsig", self.last_signal, "--"])
+                    .arg(&self.path);
+                command
+            }
+            None => Command::new(&self.path),
+        };
+        command
+            .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        command.stdin(if self.keep_stdin {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        });
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
     }
 
     /// Runs it to its end and gives what it printed on standard output; a failure says what it printed at all.
