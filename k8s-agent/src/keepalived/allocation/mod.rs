@@ -4,10 +4,10 @@
 //! Service that asks is told. A pure function: the same look gives the same plan, and a second plan after the first was
 //! written changes nothing. The steps, each in its own file:
 //!
-//! 1. [`inherit`]: what is recorded stays where it is; what is served without a record is taken over;
-//! 2. [`assign`]: Services that ask get, move or keep an address and a forward method;
-//! 3. [`entries`]: the entries that follow from the records; everybody else's entries stay byte for byte;
-//! 4. [`advice`]: what works otherwise than a Service's author may expect.
+//! 1. `inherit`: what is recorded stays where it is; what is served without a record is taken over;
+//! 2. `assign`: Services that ask get, move or keep an address and a forward method;
+//! 3. `entries`: the entries that follow from the records; everybody else's entries stay byte for byte;
+//! 4. `advice`: what works otherwise than a Service's author may expect.
 //!
 //! Leaves reading and writing to the shell. Relied on: no address is given out unless the list of Services is
 //! complete, and a record is dropped only when a list read *after* the ConfigMap lacks its Service.
