@@ -150,8 +150,12 @@ impl<'c> Run<'c> {
                     return Err(Fault::new(FaultKind::Internal, "PLAN_DOES_NOT_SETTLE", text));
                 }
                 let plan = plan(self.request, &seen);
-                let at_rest = plan.steps.is_empty() && matches!(plan.end, End::Served(_));
+                let at_rest = plan.steps.is_empty() && self.is_published(&plan.end);
                 let only_looks = !plan.needs.is_empty() && plan.needs.iter().all(is_of_any_age);
+                if self.not_before.is_none() && self.is_surprising(&plan) {
+                    self.not_before = Some(runtime::clock::now());
+                    continue 'observe;
+                }
                 if relaxed && !at_rest && !only_looks {
                     relaxed = false;
                     continue 'observe;
@@ -176,6 +180,22 @@ impl<'c> Run<'c> {
                 }
             }
         }
+    }
+
+    /// Whether a plan ends with what clients are told already. Where it does not, another broker may know better than what
+    /// this one remembers.
+    fn is_published(&self, end: &End) -> bool {
+        match end {
+            End::Served(served) => served.leaving.is_empty() && self.request.published == [served.ingress.ip],
+            End::Unfinished | End::Departed | End::Wait(_) | End::Await(_) | End::Refused(_) => false,
+        }
+    }
+
+    /// Whether a plan ends with another address than clients are told: what another broker did meanwhile is looked at first.
+    fn is_surprising(&self, plan: &Plan) -> bool {
+        let told = &self.request.published;
+        let elsewhere = matches!(&plan.end, End::Served(served) if !told.contains(&served.ingress.ip));
+        plan.steps.is_empty() && elsewhere && !told.is_empty()
     }
 
     fn ages(&self, relaxed: bool) -> Ages {
