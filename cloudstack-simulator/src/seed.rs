@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 pub use self::builder::{Builder, MachineSeed, NetworkSeed};
 
-/// The start of a simulated cloud. See the [module](self) for the format.
+/// The start of a simulated cloud. `seeds/demo.json` shows the format.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Seed {
