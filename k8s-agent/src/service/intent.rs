@@ -172,6 +172,18 @@ pub fn published(service: &Service) -> Vec<String> {
         .collect()
 }
 
+/// Whether what the status shows is from a pool: recorded when the backend was chosen, or said by the class.
+pub fn is_from_pool(service: &Service, running: Running) -> bool {
+    let recorded = annotations_of(service)
+        .get(annotations::SERVED_BY)
+        .and_then(|word| BackendName::from_word(word));
+    let class = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.load_balancer_class.as_deref());
+    recorded.or_else(|| running.of_class(class?)) == Some(BackendName::Keepalived)
+}
+
 /// Whether the status shows clients a way in.
 pub fn is_published(service: &Service) -> bool {
     !ingress(service).is_empty()

@@ -466,3 +466,16 @@ fn what_is_wrong_is_said_even_while_the_backend_is_not_chosen() {
     ));
     assert_eq!(problems.len(), 1);
 }
+
+#[rstest]
+#[case::recorded(json!({"metadata": {"annotations": {(annotations::SERVED_BY): "keepalived"}}}), true)]
+#[case::by_class(json!({"spec": {"loadBalancerClass": KEEPALIVED_CLASS}}), true)]
+#[case::recorded_for_the_cloud(json!({"metadata": {"annotations": {(annotations::SERVED_BY): "cloud"}}}), false)]
+#[case::the_clouds_class(json!({"spec": {"loadBalancerClass": CLOUD_CLASS}}), false)]
+#[case::nothing_said(json!({}), false)]
+fn an_address_is_from_a_pool_where_the_record_or_the_class_says_so(
+    #[case] change: Value,
+    #[case] from_pool: bool,
+) {
+    assert_eq!(is_from_pool(&service(change), Running::Both), from_pool);
+}

@@ -56,8 +56,14 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             Ending::Vanished => Reason::DELETE_LOAD_BALANCER_FAILED,
             Ending::Deleted | Ending::TypeChanged | Ending::ClassChanged => Reason::SYNC_LOAD_BALANCER_FAILED,
         };
+        let from_pool = intent::is_from_pool(service, self.syncer.rules.running);
         for name in BackendName::ALL {
-            self.remove_from(name, service, order.clone(), &failed).await?;
+            let mut order = order.clone();
+            if name == BackendName::Cloud && from_pool {
+                // The cloud never sees a pool's address, and would wait for it to come into view.
+                order.published.clear();
+            }
+            self.remove_from(name, service, order, &failed).await?;
         }
         self.record.recovered();
         Ok(())
