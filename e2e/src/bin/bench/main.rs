@@ -29,12 +29,22 @@ struct Args {
     /// Only this cloud: simulator or cloudstack.
     #[arg(long, env = "BENCH_CLOUD", default_value = "")]
     cloud: String,
+    /// Only suites whose name contains this: small, large, first, slow, nodes, restart.
+    #[arg(long, env = "BENCH_SUITE", default_value = "")]
+    suite: String,
     /// Nodes of the large cluster.
     #[arg(long, env = "BENCH_NODES", default_value_t = 100)]
     nodes: usize,
     /// Services of the large cluster.
     #[arg(long, env = "BENCH_SERVICES", default_value_t = 20)]
     services: usize,
+}
+
+impl Args {
+    fn suites(&self, all: Vec<Suite>) -> impl Iterator<Item = Suite> {
+        all.into_iter()
+            .filter(|suite| suite.name().contains(&self.suite))
+    }
 }
 
 /// What the simulator takes per call, and per job that touches a router.
@@ -89,7 +99,7 @@ async fn simulated(settings: &Settings, args: &Args) -> Result<()> {
             router_job: ROUTER_JOB,
             ..SimulatorOptions::default()
         };
-        for suite in Suite::simulated(args.nodes, args.services) {
+        for suite in args.suites(Suite::simulated(args.nodes, args.services)) {
             cluster.clear().await?;
             let dir = settings.dir().join("simulator");
             let cloud = Cloud::simulated(Simulator::start(settings, &dir, options()).await?).await?;
@@ -117,7 +127,7 @@ async fn real(settings: &Settings, args: &Args) -> Result<()> {
     let mut table = Table::new("A real CloudStack; reads / writes / job polls, seconds");
     for subject in subjects(settings, args).await? {
         let (cluster, account) = cluster(settings).await?;
-        for suite in Suite::real() {
+        for suite in args.suites(Suite::real()) {
             cluster.clear().await?;
             server.reset().await?;
             let cloud = Cloud::real(&server).await?;
