@@ -1,10 +1,7 @@
 //! The commands that are used, and what is known of each.
 //!
-//! Decides which command reads, polls or writes, which takes a project, which may be repeated when no answer came, and
-//! how long its job takes at first guess. Facts: what reaches a router takes seconds on real hypervisors; associates
-//! and creates of rules only touch the database.
-
-use std::time::Duration;
+//! Decides which command reads, polls or writes, which takes a project, which starts a job and whether that reaches a router.
+//! Facts: what reaches a router takes seconds on real hypervisors; associates and creates of rules only touch the database.
 
 /// What a command does, as the rate budget and the repetition rules see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -120,11 +117,6 @@ impl Command {
     /// Whether its job changes a router, or only the database.
     pub fn touches_router(self) -> bool {
         self.flags().contains(&Flag::Router)
-    }
-
-    /// How long to wait before a job of this sort is asked for the first time, until better is known.
-    pub fn first_poll(self) -> Duration {
-        Duration::from_millis(if self.touches_router() { 180 } else { 100 })
     }
 
     /// The lower-case name, as log fields of the server and some answers spell it.

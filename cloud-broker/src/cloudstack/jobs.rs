@@ -1,7 +1,7 @@
 //! Which jobs are watched and when each is asked for. Pure.
 //!
-//! Decides which job is asked for, alone or with others; when, is in `cadence`. No job is asked for twice at once. A job is known from before its command is sent, so that nobody
-//! starts anew what is just being started.
+//! Decides which job is asked for, alone or by one list with others; how long after its start, is in `cadence`. No job is asked
+//! for twice at once. A job is known from before its command is sent, so that nobody starts anew what is just being started.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ const UNANSWERED_FIRST: Duration = Duration::from_millis(500);
 const UNANSWERED_LONGEST: Duration = Duration::from_secs(30);
 /// Servers cancel what is pending after an hour.
 const GIVEN_UP_AFTER: Duration = Duration::from_mins(65);
-/// From so many jobs on, one list of what is pending is cheaper than asking for each.
+/// From so many jobs on that may be pending, one list of those that are is cheaper than asking for each.
 const CROWD: usize = 3;
 /// How much earlier than planned a job is asked for with others, as a part of the time since its start.
 const CROWD_SLACK: f64 = 0.25;
+const LAG_GROWTH: f64 = 1.1;
 
 /// Who started a job and what it works on.
 #[derive(Debug, Clone)]
@@ -37,7 +38,8 @@ pub(super) struct Duty {
 struct Watched {
     duty: Duty,
     started: Instant,
-    plan: Plan,
+    /// `None` while the command is being sent.
+    plan: Option<Plan>,
     /// Time of the last poll that found it pending.
     pending_at: Option<Instant>,
     polls: u32,
@@ -46,6 +48,22 @@ struct Watched {
     senseless: u32,
     /// When to ask; `None` while the command is being sent or a poll is under way.
     next: Option<Instant>,
+}
+
+impl Watched {
+    /// Whether it is rather pending than over when it is asked for.
+    fn may_be_pending(&self) -> bool {
+        self.polls > 0 || self.plan.is_some_and(|plan| plan.is_search())
+    }
+}
+
+/// Jobs to ask for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Due {
+    /// Each by itself.
+    pub(super) alone: Vec<JobId>,
+    /// All of them by one list of what is pending.
+    pub(super) together: Vec<JobId>,
 }
 
 /// A job that ended, as far as the table knew it.
@@ -61,6 +79,8 @@ pub(super) struct JobTable {
     jobs: HashMap<JobId, Watched>,
     cadence: Cadence,
     pace: Pace,
+    /// What a poll takes at least: a server looks at the job about so long after it was asked.
+    lag: Option<Duration>,
 }
 
 impl JobTable {
@@ -69,6 +89,7 @@ impl JobTable {
             jobs: HashMap::new(),
             cadence: Cadence::new(pace),
             pace,
+            lag: None,
         }
     }
 
@@ -85,7 +106,7 @@ impl JobTable {
         let job = Watched {
             duty,
             started: now,
-            plan: Plan::default(),
+            plan: None,
             pending_at: None,
             polls: 0,
             unanswered: 0,
@@ -101,47 +122,69 @@ impl JobTable {
             return;
         };
         job.duty.object = job.duty.object.or_else(|| object.map(str::to_owned));
+        // Those that are being sent will run with it.
+        let plan = self.cadence.plan(job.duty.command, self.jobs.len() + 1);
         job.started = now;
-        job.plan = self.cadence.plan(job.duty.command);
-        job.next = Some(now + job.plan.first);
+        job.next = Some(now + self.ahead(plan.first));
+        job.plan = Some(plan);
         self.jobs.insert(server_id.clone(), job);
     }
 
-    /// Jobs to ask for now; each stays out of reach until its answer is reported.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<JobId> {
+    /// A poll was answered after so long.
+    pub(super) fn answered_after(&mut self, took: Duration) {
+        // The quickest answer tells what lies in between; a way that became slower is noticed after some answers.
+        self.lag = Some(self.lag.map_or(took, |lag| took.min(lag.mul_f64(LAG_GROWTH))));
+    }
+
+    /// How long to wait with a poll that should be answered after this.
+    fn ahead(&self, wait: Duration) -> Duration {
+        wait.saturating_sub(self.lag.unwrap_or_default())
+    }
+
+    /// Jobs to ask for now; each stays out of reach until its answer is reported. While a list is on its way, jobs that it may
+    /// tell about wait for it.
+    pub(super) fn due(&mut self, now: Instant, listing: bool) -> Due {
         let is_due = |job: &Watched| job.next.is_some_and(|next| next <= now);
+        // One list tells of all of them, so those that are due soon may as well come along.
         let is_near = |job: &Watched| {
             let slack = now.saturating_duration_since(job.started).mul_f64(CROWD_SLACK);
-            job.polls > 0 && job.next.is_some_and(|next| next <= now + slack)
+            job.may_be_pending() && job.next.is_some_and(|next| next <= now + slack)
         };
-        let first_time = self.jobs.values().any(|job| is_due(job) && job.polls == 0);
-        let any = self.jobs.values().any(is_due);
+        let called_for = self.jobs.values().any(|job| is_due(job) && job.may_be_pending());
         let near = self.jobs.values().filter(|job| is_near(job)).count();
-        // One list tells of all of them, so those that are due soon may as well come along.
-        let together = any && !first_time && near >= CROWD;
-        let mut due: Vec<(Instant, JobId)> = Vec::new();
+        let crowd = called_for && near >= CROWD && !listing;
+        let mut due: Vec<(Instant, JobId, bool)> = Vec::new();
         for (id, job) in &mut self.jobs {
-            if is_due(job) || (together && is_near(job)) {
-                due.extend(job.next.take().map(|next| (next, id.clone())));
+            let together = crowd && is_near(job);
+            if together || (is_due(job) && !(listing && job.may_be_pending())) {
+                due.extend(job.next.take().map(|next| (next, id.clone(), together)));
             }
         }
         due.sort_unstable();
-        due.into_iter().map(|(_, id)| id).collect()
+        let (together, alone): (Vec<_>, Vec<_>) = due.into_iter().partition(|(_, _, together)| *together);
+        let ids = |due: Vec<(Instant, JobId, bool)>| due.into_iter().map(|(_, id, _)| id).collect();
+        Due {
+            alone: ids(alone),
+            together: ids(together),
+        }
     }
 
-    /// Whether one list of pending jobs should be asked for before these: they are many, and none is asked for the first
-    /// time, when it is probably over.
-    pub(super) fn are_a_crowd(&self, due: &[JobId]) -> bool {
-        let again = due
-            .iter()
-            .filter(|id| self.jobs.get(*id).is_some_and(|job| job.polls > 0))
-            .count();
-        again >= CROWD && again == due.len()
+    /// Jobs that ran when a list was asked for and are not being asked for otherwise: the list tells about them as well.
+    pub(super) fn waited_since(&mut self, asked: Instant) -> Vec<JobId> {
+        let waited = |job: &Watched| job.may_be_pending() && job.started < asked;
+        let waiting = self.jobs.iter_mut().filter(|(_, job)| waited(job));
+        waiting
+            .filter_map(|(id, job)| job.next.take().map(|_| id.clone()))
+            .collect()
     }
 
-    /// When the next job is due.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.jobs.values().filter_map(|job| job.next).min()
+    /// When the next job is due; not those that wait for a list that is on its way.
+    pub(super) fn next_due(&self, listing: bool) -> Option<Instant> {
+        let jobs = self
+            .jobs
+            .values()
+            .filter(|job| !(listing && job.may_be_pending()));
+        jobs.filter_map(|job| job.next).min()
     }
 
     /// A poll found the job pending. False if it has been pending for too long to go on.
@@ -154,7 +197,10 @@ impl JobTable {
         job.senseless = 0;
         job.pending_at = Some(now);
         let elapsed = now.saturating_duration_since(job.started);
-        job.next = Some(now + self.cadence.wait(&job.plan, job.polls, elapsed));
+        let wait = job.plan.map_or(UNANSWERED_FIRST, |plan| {
+            self.cadence.wait(&plan, job.polls, elapsed)
+        });
+        job.next = Some(now + wait.saturating_sub(self.lag.unwrap_or_default()));
         elapsed < GIVEN_UP_AFTER
     }
 
@@ -183,14 +229,14 @@ impl JobTable {
     pub(super) fn ended(&mut self, id: &JobId, now: Instant) -> Option<Ended> {
         let job = self.jobs.remove(id)?;
         let took = now.saturating_duration_since(job.started);
-        if job.unanswered == 0 {
+        if let Some(plan) = job.plan.filter(|_| job.unanswered == 0) {
             let pending = job.pending_at.map(|at| at.saturating_duration_since(job.started));
             let seen = Seen {
                 pending,
                 polls: job.polls + 1,
                 over: took,
             };
-            self.cadence.learn(job.duty.command, &job.plan, seen);
+            self.cadence.learn(&plan, seen);
         }
         Some(Ended { duty: job.duty, took })
     }

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::StreamExt as _;
+use futures::future::Either;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use runtime::clock;
@@ -54,6 +55,8 @@ struct Inner {
     table: JobTable,
     ends: HashMap<JobId, End>,
     polling: bool,
+    /// A list of what is pending is on its way.
+    listing: bool,
     may_list: bool,
 }
 
@@ -97,6 +100,7 @@ impl Jobs {
             table: JobTable::new(pace),
             ends: HashMap::new(),
             polling: false,
+            listing: false,
             may_list: true,
         };
         Self {
@@ -188,26 +192,24 @@ impl Jobs {
     async fn poll(self: Arc<Self>, account: Arc<Account>) {
         let mut asking = FuturesUnordered::new();
         loop {
-            let (due, next, crowd) = {
-                let mut inner = self.inner.lock();
-                let due = inner.table.due(clock::now());
-                let crowd = inner.may_list && inner.table.are_a_crowd(&due);
-                // One list at a time; it says itself whether there may be another.
-                inner.may_list &= !crowd;
+            let (due, next) = {
+                let inner = &mut *self.inner.lock();
                 if inner.ends.is_empty() && asking.is_empty() {
                     inner.polling = false;
                     return;
                 }
-                (due, inner.table.next_due(), crowd)
+                let mut due = inner.table.due(clock::now(), inner.listing);
+                if !inner.may_list {
+                    due.alone.append(&mut due.together);
+                }
+                inner.listing |= !due.together.is_empty();
+                (due, inner.table.next_due(inner.listing))
             };
-            if crowd {
-                asking.push(futures::future::Either::Left(self.ask_for_all(&account, due)));
-            } else {
-                asking.extend(
-                    due.into_iter()
-                        .map(|id| futures::future::Either::Right(self.ask(&account, id))),
-                );
+            if !due.together.is_empty() {
+                asking.push(Either::Left(self.ask_for_all(&account, due.together)));
             }
+            let alone = due.alone.into_iter();
+            asking.extend(alone.map(|id| Either::Right(self.ask(&account, id))));
             let sleep = next.map(|at| tokio::time::sleep_until(at.into()));
             tokio::select! {
                 () = account.stopping() => {
@@ -230,9 +232,11 @@ impl Jobs {
     /// Asks for one job.
     async fn ask(&self, account: &Arc<Account>, id: JobId) {
         let Some(caller) = self.caller(&id) else { return };
+        let asked = clock::now();
         let answer = query(account, &caller, &id).await;
         let now = clock::now();
         let mut inner = self.inner.lock();
+        inner.table.answered_after(now.saturating_duration_since(asked));
         let go_on = match answer {
             Ok(JobFate::Pending(_)) => inner.table.pending(&id, now),
             Ok(end @ (JobFate::Succeeded(_) | JobFate::Failed(_))) => return inner.finish(account, &id, end),
@@ -246,15 +250,20 @@ impl Jobs {
     }
 
     /// Asks which of many jobs are pending, then for each of the others.
-    async fn ask_for_all(&self, account: &Arc<Account>, ids: Vec<JobId>) {
+    async fn ask_for_all(&self, account: &Arc<Account>, mut ids: Vec<JobId>) {
+        let asked = clock::now();
         let pending = match ids.first().and_then(|id| self.caller(id)) {
             Some(caller) => pending_jobs(account, &caller).await,
             None => Ok(HashSet::new()),
         };
         let over: Vec<JobId> = {
             let mut inner = self.inner.lock();
+            inner.listing = false;
             // Whatever forbids the list, asking for each job goes on working.
-            inner.may_list = pending.is_ok();
+            inner.may_list = !matches!(pending, Err(ApiError::Denied(_) | ApiError::Rejected(_)));
+            if pending.is_ok() {
+                ids.extend(inner.table.waited_since(asked));
+            }
             let pending = pending.unwrap_or_default();
             let now = clock::now();
             ids.into_iter()

@@ -18,18 +18,61 @@ fn id(text: &str) -> JobId {
 
 const ASSIGN: Command = Command::AssignToLoadBalancerRule;
 
+/// A table in which so many jobs run, of which nothing is known.
+fn table_with(jobs: usize, start: Instant) -> JobTable {
+    let mut table = JobTable::new(Pace::REAL);
+    for number in 0..jobs {
+        let job = id(&number.to_string());
+        table.sending(job.clone(), duty(ASSIGN), start);
+        table.running(&job, &job, None, start);
+    }
+    table
+}
+
+/// Ends a job as soon as it was asked for the first time, so that the next one is expected to end about then.
+fn known(table: &mut JobTable, start: Instant) {
+    let due = table.due(start + Duration::from_secs(9), false);
+    for job in due.alone.iter().chain(&due.together) {
+        table.ended(job, start + Duration::from_secs(1));
+    }
+}
+
 #[test]
 fn a_job_that_is_being_asked_for_is_not_due() {
-    let mut table = JobTable::new(Pace::REAL);
     let start = Instant::now();
-    table.sending(id("a"), duty(ASSIGN), start);
-    assert_eq!(table.next_due(), None);
-    table.running(&id("a"), &id("a"), None, start);
+    let mut table = JobTable::new(Pace::REAL);
+    table.sending(id("0"), duty(ASSIGN), start);
+    assert_eq!(table.next_due(false), None);
+    table.running(&id("0"), &id("0"), None, start);
     let later = start + Duration::from_secs(9);
-    assert_eq!(table.due(later), [id("a")]);
-    assert_eq!(table.due(later), []);
-    table.unanswered(&id("a"), later);
-    assert!(table.next_due().unwrap() > later);
+    assert_eq!(table.due(later, false).alone, [id("0")]);
+    assert_eq!(table.due(later, false), Due::default());
+    table.unanswered(&id("0"), later);
+    assert!(table.next_due(false).unwrap() > later);
+}
+
+#[test]
+fn a_job_is_asked_for_so_that_the_answer_comes_when_it_should_be_over() {
+    let start = Instant::now();
+    let first_poll = |answers: &[u64]| {
+        let mut table = JobTable::new(Pace::REAL);
+        for millis in answers {
+            table.answered_after(Duration::from_millis(*millis));
+        }
+        table.sending(id("0"), duty(ASSIGN), start);
+        table.running(&id("0"), &id("0"), None, start);
+        table.next_due(false).unwrap() - start
+    };
+    let at_once = first_poll(&[]);
+    assert_eq!(
+        first_poll(&[100]),
+        at_once.checked_sub(Duration::from_millis(100)).unwrap()
+    );
+    assert_eq!(first_poll(&[9_000]), Duration::ZERO);
+    assert!(
+        first_poll(&[100, 9_000]) > Duration::ZERO,
+        "one slow answer says little"
+    );
 }
 
 #[test]
@@ -47,23 +90,55 @@ fn a_job_is_known_by_its_work_and_its_object_from_before_it_is_sent() {
 }
 
 #[test]
-fn many_jobs_that_are_still_pending_are_asked_for_together() {
-    let mut table = JobTable::new(Pace::REAL);
+fn many_jobs_of_which_nothing_is_known_are_asked_for_together() {
     let start = Instant::now();
+    let now = start + Duration::from_secs(1);
+    assert_eq!(table_with(CROWD, start).due(now, false).together.len(), CROWD);
+    assert_eq!(
+        table_with(CROWD - 1, start).due(now, false).alone.len(),
+        CROWD - 1
+    );
+}
+
+#[test]
+fn many_jobs_that_should_be_over_are_each_asked_for_and_together_if_they_are_not() {
+    let start = Instant::now();
+    let now = start + Duration::from_secs(2);
+    let mut table = table_with(CROWD, start);
+    known(&mut table, start);
     for number in 0..CROWD {
         let job = id(&number.to_string());
         table.sending(job.clone(), duty(ASSIGN), start);
+    }
+    for number in 0..CROWD {
+        let job = id(&number.to_string());
         table.running(&job, &job, None, start);
     }
-    let now = start + Duration::from_secs(1);
-    let due = table.due(now);
-    assert!(!table.are_a_crowd(&due), "they are probably over");
-    for job in &due {
+    let due = table.due(now, false);
+    assert_eq!((due.alone.len(), due.together.len()), (CROWD, 0));
+    for job in &due.alone {
         table.pending(job, now);
     }
-    let due = table.due(now + Duration::from_secs(1));
-    assert!(due.len() == CROWD && table.are_a_crowd(&due));
-    assert!(!table.are_a_crowd(&due[1..]));
+    let due = table.due(now + Duration::from_secs(2), false);
+    assert_eq!((due.alone.len(), due.together.len()), (0, CROWD));
+}
+
+#[test]
+fn while_a_list_is_on_its_way_what_it_may_tell_of_is_not_asked_for() {
+    let start = Instant::now();
+    let now = start + Duration::from_secs(1);
+    let mut table = table_with(CROWD, start);
+    assert_eq!(table.due(now, true), Due::default());
+    assert_eq!(table.next_due(true), None, "nothing is waited for twice");
+    assert_eq!(table.waited_since(now).len(), CROWD);
+    assert_eq!(table.due(now, false), Due::default(), "the list has told of them");
+}
+
+#[test]
+fn a_list_says_nothing_of_a_job_that_began_after_it_was_asked_for() {
+    let start = Instant::now();
+    let mut table = table_with(1, start);
+    assert_eq!(table.waited_since(start), []);
 }
 
 #[test]
