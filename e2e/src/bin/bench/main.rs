@@ -42,8 +42,7 @@ struct Args {
 
 impl Args {
     fn suites(&self, all: Vec<Suite>) -> impl Iterator<Item = Suite> {
-        all.into_iter()
-            .filter(|suite| suite.name().contains(&self.suite))
+        all.into_iter().filter(|suite| suite.name().contains(&self.suite))
     }
 }
 
@@ -80,7 +79,10 @@ async fn subjects(settings: &Settings, args: &Args) -> Result<Vec<Subject>> {
         if subject.is_here(settings).await? {
             found.push(subject);
         } else {
-            say(&format!("SKIPPED: {} is not in ../shared/peers", subject.name()));
+            say(&format!(
+                "SKIPPED: {} is not in the folder peers of E2E_SHARED",
+                subject.name()
+            ));
         }
     }
     Ok(found)
