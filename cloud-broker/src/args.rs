@@ -15,6 +15,7 @@ pub const SECURE_PORT: u16 = 10259;
 /// Faces `CloudStack` for Kubernetes clusters: keeps the API keys, answers where machines are, makes load balancers.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "cloud-broker", version, max_term_width = 120)]
+#[command(mut_arg("secure_port", |arg| arg.default_value("10259")))]
 pub struct Args {
     /// Configuration in the Go controller's format, with more keys; it is read again when it changes
     #[arg(long, value_name = "FILE", required_unless_present = "config_reference")]
@@ -62,11 +63,28 @@ impl Args {
     pub fn drift_period(&self) -> Duration {
         self.drift_period.get().max(Duration::from_secs(1))
     }
+
+    /// The first address that agents reach from other machines.
+    pub fn tcp(&self) -> Option<&LinkAddress> {
+        let is_tcp = |address: &&LinkAddress| matches!(address, LinkAddress::Tcp { .. });
+        self.listen.iter().find(is_tcp)
+    }
+
+    /// The endpoint for health and metrics. Where agents come with certificates, --client-ca-file is their CA: none of them may read what is
+    /// shown of all clusters, whether or not a section names it.
+    pub fn endpoint(&self) -> AdminArgs {
+        let agents_have_it = self.tcp().is_some();
+        AdminArgs {
+            client_ca_file: self.admin.client_ca_file.clone().filter(|_| !agents_have_it),
+            ..self.admin.clone()
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
+    use rstest::rstest;
     use runtime::flags::normalise;
 
     use super::*;
@@ -95,6 +113,24 @@ mod tests {
     fn what_is_missing_is_named() {
         let error = parse("cloud-broker --cloud-config /c").unwrap_err().to_string();
         assert!(error.contains("--listen"), "{error}");
+    }
+
+    #[rstest]
+    #[case::agents_on_the_socket_only("--listen unix:///b --client-ca-file c", (Some("c"), None))]
+    #[case::agents_with_certificates("--listen unix:///b --listen https://0.0.0.0:1 --client-ca-file c", (None, None))]
+    #[case::a_ca_of_its_own("--listen https://0.0.0.0:1 --client-ca-file c --admin-client-ca-file a", (None, Some("a")))]
+    fn the_ca_of_agents_lets_nobody_read_metrics(#[case] line: &str, #[case] cas: (Option<&str>, Option<&str>)) {
+        let args = parse(&format!("cloud-broker --cloud-config /c {line}")).unwrap();
+        let endpoint = args.endpoint();
+        let (client, admin) = cas;
+        assert_eq!(endpoint.client_ca_file, client.map(PathBuf::from));
+        assert_eq!(endpoint.admin_client_ca_file, admin.map(PathBuf::from));
+    }
+
+    #[test]
+    fn the_port_of_the_endpoint_is_the_one_that_help_shows() {
+        let args = parse("cloud-broker --cloud-config /c --listen unix:///b").unwrap();
+        assert_eq!(args.admin.secure_port, Some(SECURE_PORT));
     }
 
     #[test]

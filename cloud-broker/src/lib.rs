@@ -22,6 +22,7 @@ pub mod directory;
 pub mod instances;
 pub mod load_balancer;
 pub mod metrics;
+pub mod reasons;
 pub mod rpc;
 pub mod tenant;
 
@@ -30,7 +31,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use runtime::host::Host;
-use runtime::link::{LinkAddress, LinkServer};
+use runtime::link::LinkServer;
 use runtime::tls::{ClientAuth, ServerFiles, ServerTls};
 
 use crate::args::Args;
@@ -38,7 +39,7 @@ use crate::cloudstack::Pace;
 use crate::config::{Config, ConfigError, Loaded};
 use crate::directory::{Directory, Surroundings};
 use crate::metrics::Metrics;
-use crate::rpc::{Broker, Settings};
+use crate::rpc::{Broker, Settings, Tenants};
 
 /// The broker from its start to its end.
 pub async fn run(host: Host, args: Args) -> anyhow::Result<()> {
@@ -69,7 +70,7 @@ pub async fn run_at(host: Host, args: Args, pace: Pace) -> anyhow::Result<()> {
         metrics.clone(),
         pace,
     );
-    runtime::admin::serve(&host, &args.admin, args::SECURE_PORT).await?;
+    runtime::admin::serve(&host, &args.endpoint(), args::SECURE_PORT).await?;
     configz(&host, &args, Arc::clone(&directory));
     serve(&host, &args, Arc::clone(&directory), metrics.clone()).await?;
     ready.open();
@@ -89,10 +90,12 @@ fn reload(
     metrics: Metrics,
     pace: Pace,
 ) {
+    let contain = host.clone();
     let apply = move |change: Result<Config, ConfigError>| {
-        let applied = change
-            .map_err(anyhow::Error::from)
-            .and_then(|config| Ok(directory.apply(&config)?));
+        let applied = change.map_err(anyhow::Error::from).and_then(|config| {
+            let applied = contain.contained("config-reload", || directory.apply(&config));
+            Ok(applied.context("it can't be taken over; this is a fault of the broker")??)
+        });
         metrics.config.reloaded(applied.is_ok());
         match applied {
             Ok(()) => tracing::info!("the changed configuration is in use"),
@@ -115,15 +118,14 @@ async fn serve(host: &Host, args: &Args, directory: Arc<Directory>, metrics: Met
         drift_period: args.drift_period(),
         certificate: args.admin.tls_cert_file.clone(),
     };
-    let routes = rpc::routes(
-        Broker::new(host.clone(), directory, metrics, settings),
-        args.reflection,
-    )
-    .await?;
+    let authorizer = Arc::new(Tenants::new(Arc::clone(&directory), metrics.clone()));
+    let broker = Broker::new(host.clone(), directory, metrics, settings);
+    let routes = rpc::routes(broker, args.reflection).await?;
     let server = LinkServer {
-        listen: args.listen.clone(),
         tls: link_tls(host, args)?,
         allow_uids: args.allow_uid.clone(),
+        authorizer,
+        ..LinkServer::new(args.listen.clone())
     };
     runtime::link::serve(host, server, routes).await?;
     for address in &args.listen {
@@ -134,11 +136,7 @@ async fn serve(host: &Host, args: &Args, directory: Arc<Directory>, metrics: Met
 
 /// Certificates for TCP; agents always need one, too.
 fn link_tls(host: &Host, args: &Args) -> anyhow::Result<Option<ServerTls>> {
-    let Some(address) = args
-        .listen
-        .iter()
-        .find(|address| matches!(address, LinkAddress::Tcp { .. }))
-    else {
+    let Some(address) = args.tcp() else {
         return Ok(None);
     };
     let needs =

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 pub use controllers::{Controller, Controllers, UnknownController};
-pub use flags::Flags;
+pub use flags::{Flags, SECURE_PORT};
 pub use settings::{BrokerSettings, ElectionSettings, Provider, Settings};
 
 /// A command line that was understood.

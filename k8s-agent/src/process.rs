@@ -13,14 +13,14 @@ use kube::{Api, ResourceExt as _};
 use runtime::clock;
 use runtime::health::Gate;
 use runtime::host::Host;
-use runtime::link::Link;
+use runtime::link::{Brokers, Link};
 use runtime::tls::ClientTls;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::apiserver::{self, Clients, Explained as _};
-use crate::args::{Controller, ElectionSettings, Settings};
+use crate::args::{Controller, ElectionSettings, SECURE_PORT, Settings};
 use crate::broker::Broker;
 use crate::context::Context;
 use crate::election::{Election, Ended, Leadership, Throne};
@@ -33,8 +33,6 @@ use crate::service::backend::BackendName;
 use crate::service::choice::Running;
 use crate::watch::Watch;
 
-/// Port of the endpoint, that of all cloud controllers.
-const PORT: u16 = 10258;
 /// Work at hand may go on for this long after a signal. What is left of the pod's grace period is for events and the lease.
 const DRAIN: Duration = Duration::from_secs(12);
 /// Events that still wait are written within this time.
@@ -85,7 +83,7 @@ pub async fn run_with(
     host.metrics(|registry| metrics.register(registry));
     let described = settings.describe();
     host.configz("k8s-agent", move || described.clone());
-    if let Some(address) = runtime::admin::serve(&host, &settings.admin, PORT).await? {
+    if let Some(address) = runtime::admin::serve(&host, &settings.admin, SECURE_PORT).await? {
         tracing::info!(%address, "health and metrics are served");
     }
     let process_id = Uuid::new_v4().to_string();
@@ -134,7 +132,12 @@ fn connect(
         return Ok(None);
     };
     let tls = broker.files.clone().map(ClientTls::load).transpose()?;
-    let link = Link::connect(host, broker.addresses.clone(), tls);
+    let brokers = Brokers {
+        addresses: broker.addresses.clone(),
+        tls,
+        uids: broker.uids.clone(),
+    };
+    let link = Link::connect_to(host, brokers);
     Ok(Some(Broker::new(
         link,
         leadership.clone(),

@@ -1,11 +1,11 @@
 //! The HTTPS endpoint: `/healthz`, `/livez`, `/readyz` for everybody, `/metrics` and `/configz` for callers on this machine or with a
 //! client certificate.
 //!
-//! Paths and answers are those of Kubernetes' own controllers. Without certificate files the endpoint makes itself one.
+//! Paths and answers are those of Kubernetes' own controllers. Without certificate files the endpoint makes itself one. Anybody may connect, so
+//! a connection lives only for a while, and when there are too many the oldest makes room: probes are always answered.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -14,21 +14,30 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use crate::health::Report;
 use crate::host::Host;
+use crate::seats::Seats;
 use crate::tls::{ClientAuth, ServerFiles, ServerTls};
 
 const HANDSHAKE: Duration = Duration::from_secs(5);
-const CONNECTIONS: usize = 64;
-const PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
+/// How long the head of a request may take, from the end of the one before.
+const HEAD: Duration = Duration::from_secs(5);
+/// A connection takes no more requests after this time, and ends after the second.
+const LIFETIME: Duration = Duration::from_secs(30);
+const GRACE: Duration = Duration::from_secs(5);
+/// Connections at a time, those from one place, and requests at a time on one of them.
+const CONNECTIONS: usize = 128;
+const CONNECTIONS_OF_ONE: usize = 32;
+const STREAMS: u32 = 16;
+const H2: &[u8] = b"h2";
+const PROTOCOLS: &[&[u8]] = &[H2, b"http/1.1"];
 
 /// Flags for the endpoint. Names are those of Kubernetes' programs.
 #[derive(Clone, Debug, clap::Args)]
@@ -53,17 +62,22 @@ pub struct AdminArgs {
     /// CA whose client certificates are let in
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
+
+    /// CA whose client certificates may read metrics and configuration; --client-ca-file unless given, but never a CA of agents
+    #[arg(long, value_name = "FILE")]
+    pub admin_client_ca_file: Option<PathBuf>,
 }
 
 impl AdminArgs {
     fn tls(&self) -> anyhow::Result<ServerTls> {
+        let authority = self
+            .admin_client_ca_file
+            .as_ref()
+            .or(self.client_ca_file.as_ref());
+        let client_auth = authority.cloned().map_or(ClientAuth::Off, ClientAuth::Optional);
         let (Some(certificate), Some(private_key)) = (&self.tls_cert_file, &self.tls_private_key_file) else {
-            return Ok(ServerTls::self_signed(PROTOCOLS)?);
+            return Ok(ServerTls::self_signed(client_auth, PROTOCOLS)?);
         };
-        let client_auth = self
-            .client_ca_file
-            .clone()
-            .map_or(ClientAuth::Off, ClientAuth::Optional);
         let files = ServerFiles {
             certificate: certificate.clone(),
             private_key: private_key.clone(),
@@ -89,7 +103,6 @@ pub async fn serve(host: &Host, args: &AdminArgs, default_port: u16) -> anyhow::
     let endpoint = Endpoint {
         host: host.clone(),
         tls,
-        open: Arc::new(Semaphore::new(CONNECTIONS)),
     };
     host.spawn("admin", endpoint.accept(listener));
     Ok(Some(address))
@@ -98,12 +111,12 @@ pub async fn serve(host: &Host, args: &AdminArgs, default_port: u16) -> anyhow::
 struct Endpoint {
     host: Host,
     tls: ServerTls,
-    open: Arc<Semaphore>,
 }
 
 impl Endpoint {
     async fn accept(self, listener: TcpListener) {
         let drained = self.host.drained();
+        let seats = Seats::new(CONNECTIONS, CONNECTIONS_OF_ONE);
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -113,9 +126,7 @@ impl Endpoint {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let Ok(permit) = Arc::clone(&self.open).try_acquire_owned() else {
-                continue;
-            };
+            let seat = seats.take(peer.ip());
             let connection = connection(
                 self.host.clone(),
                 TlsAcceptor::from(self.tls.current()),
@@ -123,12 +134,12 @@ impl Endpoint {
                 peer,
             );
             let drained = drained.clone();
-            self.host.spawn("admin-connection", async move {
+            self.host.spawn_contained("admin-connection", async move {
                 tokio::select! {
                     () = connection => {}
+                    () = seat.lost() => {}
                     () = drained.cancelled() => {}
                 }
-                drop(permit);
             });
         }
     }
@@ -138,17 +149,30 @@ async fn connection(host: Host, acceptor: TlsAcceptor, stream: TcpStream, peer: 
     let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else {
         return;
     };
-    let certified = stream
-        .get_ref()
-        .1
-        .peer_certificates()
-        .is_some_and(|chain| !chain.is_empty());
+    let tls = stream.get_ref().1;
+    let certified = tls.peer_certificates().is_some_and(|chain| !chain.is_empty());
     let trusted = certified || peer.ip().to_canonical().is_loopback();
+    // Waiting for the first bytes to tell the protocol would be without a limit.
+    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = if tls.alpn_protocol() == Some(H2) {
+        builder.http2_only()
+    } else {
+        builder.http1_only()
+    };
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS);
     let service = TowerToHyperService::new(router(host, trusted));
-    let served = auto::Builder::new(TokioExecutor::new())
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
-    if let Err(error) = served {
+    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = if let Ok(ended) = tokio::time::timeout(LIFETIME, served.as_mut()).await {
+        ended
+    } else {
+        served.as_mut().graceful_shutdown();
+        tokio::time::timeout(GRACE, served).await.unwrap_or(Ok(()))
+    };
+    if let Err(error) = ended {
         tracing::debug!(fault = %error, "a connection to the health endpoint ended");
     }
 }
@@ -214,7 +238,7 @@ async fn configz(State(caller): State<Caller>) -> Response {
 fn forbidden() -> Response {
     (
         StatusCode::FORBIDDEN,
-        "only for callers on this machine or with a client certificate (--client-ca-file)\n",
+        "only for callers on this machine or with a client certificate (--admin-client-ca-file)\n",
     )
         .into_response()
 }

@@ -2,15 +2,21 @@
 //!
 //! [`run`] installs the TLS provider and the log, calls the program with a [`Host`], and on SIGTERM or SIGINT cancels
 //! [`Host::shutdown`]: the program stops taking work and returns when the work at hand is done. It has [`DRAIN`] for that. A second
-//! signal ends the process at once. Tasks run through [`Host::spawn`]; one that panics ends the process with exit code 1, since
-//! nobody else would notice that its work is no longer done.
+//! signal ends the process at once.
+//!
+//! A panic is a fault of the program. In a task without which the process is useless ([`Host::spawn`]) it ends the process with exit
+//! code 1, since nobody else would notice that its work is no longer done. In the work of one call, one connection or one tenant
+//! ([`Host::spawn_contained`], [`Host::contain`]) it ends only that: what one caller sends must not end the service of all others.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -38,6 +44,7 @@ struct Shared {
     registry: Mutex<Registry>,
     configz: Mutex<Vec<(String, Config)>>,
     failure: Mutex<Option<String>>,
+    panics: Counter,
 }
 
 impl Default for Host {
@@ -49,15 +56,19 @@ impl Default for Host {
 impl Host {
     /// A host of its own, for tests; programs get theirs from [`run`].
     pub fn new() -> Self {
+        let (mut registry, panics) = (Registry::default(), Counter::default());
+        let help = "Calls, connections and rounds that ended by a panic; each is a fault of the program";
+        registry.register("process_contained_panics", help, panics.clone());
         Self {
             shared: Arc::new(Shared {
                 shutdown: CancellationToken::new(),
                 drained: CancellationToken::new(),
                 tasks: TaskTracker::new(),
                 health: Health::default(),
-                registry: Mutex::new(Registry::default()),
+                registry: Mutex::new(registry),
                 configz: Mutex::default(),
                 failure: Mutex::default(),
+                panics,
             }),
         }
     }
@@ -82,6 +93,38 @@ impl Host {
                 host.fail(format!("task {name} panicked; this is a fault of the program"));
             }
         });
+    }
+
+    /// Runs a task of one call or one connection, that the end of the process waits for. If it panics, only it ends.
+    pub fn spawn_contained(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let host = self.clone();
+        self.spawn(name, async move {
+            // Whoever waits for its result sees that none comes.
+            let _ = host.contain(name, task).await;
+        });
+    }
+
+    /// Waits for work that may panic; nothing if it did, which is logged and counted.
+    pub async fn contain<T>(&self, name: &'static str, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        std::future::poll_fn(|cx| match self.contained(name, || work.as_mut().poll(cx)) {
+            Some(poll) => poll.map(Some),
+            None => Poll::Ready(None),
+        })
+        .await
+    }
+
+    /// Does what may panic; nothing if it did, which is logged and counted.
+    pub fn contained<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Option<T> {
+        let done = std::panic::catch_unwind(AssertUnwindSafe(work));
+        done.inspect_err(|_| {
+            self.shared.panics.inc();
+            tracing::error!(
+                task = name,
+                "a task panicked and was given up; this is a fault of the program"
+            );
+        })
+        .ok()
     }
 
     /// Ends the process with exit code 1 and this line. The first failure is the one that is told.
@@ -239,6 +282,27 @@ mod tests {
         host.shutdown().cancelled().await;
         let failure = host.finish(Duration::from_secs(5)).await.expect("a failure");
         assert!(failure.contains("worker"), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn a_contained_panic_ends_only_its_task_and_is_counted() {
+        let host = Host::new();
+        let (send, receive) = tokio::sync::oneshot::channel::<()>();
+        host.spawn_contained("call", async move {
+            let _send = send;
+            tokio::task::yield_now().await;
+            panic!("boom")
+        });
+        assert!(receive.await.is_err(), "whoever waits is told");
+        assert_eq!(host.contain("round", async { panic!("boom") }).await, None::<()>);
+        assert_eq!(host.contain("round", async { 7 }).await, Some(7));
+        assert!(!host.shutdown().is_cancelled());
+        assert!(
+            host.scrape().contains("process_contained_panics_total 2"),
+            "{}",
+            host.scrape()
+        );
+        assert_eq!(host.finish(Duration::from_secs(5)).await, None);
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@
 //! | [`admin`] | what the HTTPS endpoint serves, and to whom |
 //! | [`tls`] | where certificates come from and when they are read again |
 //! | [`link`] | how agent and broker reach each other and who a caller is |
+//! | `seats` | which unknown connection makes room when there are too many |
 //! | [`secret`] | how secrets are read so that they can't be printed |
 //! | [`clock`] | nothing; it reads clocks |
 //!
@@ -22,5 +23,6 @@ pub mod health;
 pub mod host;
 pub mod link;
 pub mod log;
+mod seats;
 pub mod secret;
 pub mod tls;

@@ -2,10 +2,12 @@
 //!
 //! Inside one pod the link is a Unix socket; between machines it is TCP, always with TLS and certificates on both sides. Both ends ask for a
 //! sign of life every [`KEEP_ALIVE`] and give the other up after [`KEEP_ALIVE_TIMEOUT`]. What a caller may do is decided elsewhere; this module
-//! says who it is.
+//! says who it is, and how much one of them may hold at once.
 
 mod address;
+mod admission;
 mod client;
+mod connection;
 mod peer;
 mod server;
 mod unix;
@@ -13,7 +15,8 @@ mod unix;
 use std::time::Duration;
 
 pub use address::{AddressError, LinkAddress};
-pub use client::Link;
+pub use admission::{Authorizer, EveryPeer, Limits};
+pub use client::{Brokers, Link};
 pub use peer::{Certificate, Peer};
 pub use server::{LinkServer, serve};
 

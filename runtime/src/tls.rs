@@ -2,17 +2,20 @@
 //!
 //! Files are read at the start, where a fault ends the process with the file's name, and then every [`RELOAD`] by content: mounted
 //! Secrets change by a swap of links, which file notifications miss. A change that can't be read keeps the certificates that are in use, and is
-//! logged once. New connections use what was read last.
+//! logged once. New connections use what was read last. No session is resumed: every connection is checked anew, and [`ServerTls::trusts`]
+//! says whether an open one would still be let in.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use rustls::server::WebPkiClientVerifier;
+use rustls::client::Resumption;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
@@ -72,61 +75,115 @@ pub struct ServerFiles {
 /// A server's certificates, always as they were read last.
 #[derive(Clone)]
 pub struct ServerTls {
-    config: Arc<ArcSwap<ServerConfig>>,
-    files: Option<ServerFiles>,
+    loaded: Arc<ArcSwap<Loaded>>,
+    source: Arc<Source>,
+    client_auth: ClientAuth,
     protocols: &'static [&'static [u8]],
+    changed: watch::Sender<()>,
+}
+
+/// What is in use.
+struct Loaded {
+    config: Arc<ServerConfig>,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+/// Where the server's own certificate comes from.
+enum Source {
+    Files {
+        certificate: PathBuf,
+        private_key: PathBuf,
+    },
+    Made {
+        certificate: CertificateDer<'static>,
+        private_key: PrivateKeyDer<'static>,
+    },
 }
 
 impl ServerTls {
     /// Reads the files. `protocols` are the ALPN names in order of preference.
     pub fn load(files: ServerFiles, protocols: &'static [&'static [u8]]) -> Result<Self, TlsError> {
-        let config = Arc::new(ArcSwap::from_pointee(server_config(&files, protocols)?));
-        Ok(Self {
-            config,
-            files: Some(files),
-            protocols,
-        })
+        let source = Source::Files {
+            certificate: files.certificate,
+            private_key: files.private_key,
+        };
+        Self::new(source, files.client_auth, protocols)
     }
 
     /// A certificate made now for `localhost` and `127.0.0.1`, for endpoints that nobody gave one.
-    pub fn self_signed(protocols: &'static [&'static [u8]]) -> Result<Self, TlsError> {
+    pub fn self_signed(
+        client_auth: ClientAuth,
+        protocols: &'static [&'static [u8]],
+    ) -> Result<Self, TlsError> {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let made =
             rcgen::generate_simple_self_signed(names).map_err(|e| TlsError::SelfSigned(e.to_string()))?;
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-        let mut config = ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)
-            .map_err(|e| TlsError::SelfSigned(e.to_string()))?;
-        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        let source = Source::Made {
+            certificate: made.cert.der().clone(),
+            private_key: PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der())),
+        };
+        Self::new(source, client_auth, protocols)
+    }
+
+    fn new(
+        source: Source,
+        client_auth: ClientAuth,
+        protocols: &'static [&'static [u8]],
+    ) -> Result<Self, TlsError> {
         Ok(Self {
-            config: Arc::new(ArcSwap::from_pointee(config)),
-            files: None,
+            loaded: Arc::new(ArcSwap::from_pointee(loaded(&source, &client_auth, protocols)?)),
+            source: Arc::new(source),
+            client_auth,
             protocols,
+            changed: watch::Sender::new(()),
         })
     }
 
     /// What new connections use.
     pub fn current(&self) -> Arc<ServerConfig> {
-        self.config.load_full()
+        Arc::clone(&self.loaded.load().config)
+    }
+
+    /// Whether a client with this chain of certificates, its own first, would be let in now.
+    pub fn trusts(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let Some(verifier) = self.loaded.load().verifier.clone() else {
+            return true;
+        };
+        let now = UnixTime::since_unix_epoch(crate::clock::unix());
+        chain
+            .split_first()
+            .is_some_and(|(own, intermediates)| verifier.verify_client_cert(own, intermediates, now).is_ok())
+    }
+
+    /// Tells when the files changed.
+    pub fn changed(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// Reads the files again for as long as the process lives.
     pub fn watch(&self, host: &Host) {
-        let Some(files) = &self.files else { return };
-        let mut paths = vec![files.certificate.clone(), files.private_key.clone()];
-        if let ClientAuth::Optional(ca) | ClientAuth::Required(ca) = &files.client_auth {
+        let mut paths = Vec::new();
+        if let Source::Files {
+            certificate,
+            private_key,
+        } = self.source.as_ref()
+        {
+            paths.extend([certificate.clone(), private_key.clone()]);
+        }
+        if let ClientAuth::Optional(ca) | ClientAuth::Required(ca) = &self.client_auth {
             paths.push(ca.clone());
         }
         let tls = self.clone();
-        poll(host, paths, move || tls.reload());
+        if !paths.is_empty() {
+            poll(host, paths, move || tls.reload());
+        }
     }
 
     /// Reads the files now. On a fault what is in use stays in use.
     pub fn reload(&self) -> Result<(), TlsError> {
-        if let Some(files) = &self.files {
-            self.config.store(Arc::new(server_config(files, self.protocols)?));
-        }
+        let loaded = loaded(&self.source, &self.client_auth, self.protocols)?;
+        self.loaded.store(Arc::new(loaded));
+        self.changed.send_replace(());
         Ok(())
     }
 }
@@ -190,6 +247,7 @@ impl ClientTls {
 fn poll(host: &Host, paths: Vec<PathBuf>, apply: impl Fn() -> Result<(), TlsError> + Send + 'static) {
     let shutdown = host.shutdown();
     let mut seen = fingerprint(&paths);
+    let contain = host.clone();
     host.spawn("tls-reload", async move {
         while tokio::time::timeout(RELOAD, shutdown.cancelled()).await.is_err() {
             let now = fingerprint(&paths);
@@ -197,9 +255,10 @@ fn poll(host: &Host, paths: Vec<PathBuf>, apply: impl Fn() -> Result<(), TlsErro
                 continue;
             }
             seen = now;
-            match apply() {
-                Ok(()) => tracing::info!(files = ?paths, "read changed certificates"),
-                Err(error) => tracing::error!(fault = %error, "kept the old certificates"),
+            match contain.contained("tls-reload", &apply) {
+                Some(Ok(())) => tracing::info!(files = ?paths, "read changed certificates"),
+                Some(Err(error)) => tracing::error!(fault = %error, "kept the old certificates"),
+                None => tracing::error!(files = ?paths, "kept the old certificates"),
             }
         }
     });
@@ -252,32 +311,53 @@ fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-fn server_config(files: &ServerFiles, protocols: &[&[u8]]) -> Result<ServerConfig, TlsError> {
+fn loaded(source: &Source, client_auth: &ClientAuth, protocols: &[&[u8]]) -> Result<Loaded, TlsError> {
+    let (chain, key, path) = match source {
+        Source::Files {
+            certificate,
+            private_key: key,
+        } => (
+            certificates("certificate", certificate)?,
+            private_key(key)?,
+            certificate.as_path(),
+        ),
+        Source::Made {
+            certificate,
+            private_key,
+        } => (
+            vec![certificate.clone()],
+            private_key.clone_key(),
+            Path::new("(made at the start)"),
+        ),
+    };
     let unusable = |why: String| TlsError::Unusable {
-        path: files.certificate.clone(),
+        path: path.to_owned(),
         why,
     };
-    let builder = match &files.client_auth {
-        ClientAuth::Off => ServerConfig::builder().with_no_client_auth(),
+    let verifier = match client_auth {
+        ClientAuth::Off => None,
         ClientAuth::Optional(ca) => {
-            let verifier = WebPkiClientVerifier::builder(Arc::new(roots(ca)?)).allow_unauthenticated();
-            ServerConfig::builder()
-                .with_client_cert_verifier(verifier.build().map_err(|e| unusable(e.to_string()))?)
+            Some(WebPkiClientVerifier::builder(Arc::new(roots(ca)?)).allow_unauthenticated())
         }
-        ClientAuth::Required(ca) => {
-            let verifier = WebPkiClientVerifier::builder(Arc::new(roots(ca)?));
-            ServerConfig::builder()
-                .with_client_cert_verifier(verifier.build().map_err(|e| unusable(e.to_string()))?)
-        }
+        ClientAuth::Required(ca) => Some(WebPkiClientVerifier::builder(Arc::new(roots(ca)?))),
+    };
+    let verifier = verifier.map(rustls::server::ClientCertVerifierBuilder::build);
+    let verifier = verifier.transpose().map_err(|e| unusable(e.to_string()))?;
+    let builder = match &verifier {
+        None => ServerConfig::builder().with_no_client_auth(),
+        Some(verifier) => ServerConfig::builder().with_client_cert_verifier(Arc::clone(verifier)),
     };
     let mut config = builder
-        .with_single_cert(
-            certificates("certificate", &files.certificate)?,
-            private_key(&files.private_key)?,
-        )
+        .with_single_cert(chain, key)
         .map_err(|e| unusable(e.to_string()))?;
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    Ok(config)
+    // A resumed session would bring back a client whose certificate ran out or is no longer trusted.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Loaded {
+        config: Arc::new(config),
+        verifier,
+    })
 }
 
 fn client_config(files: &ClientFiles) -> Result<ClientConfig, TlsError> {
@@ -292,6 +372,7 @@ fn client_config(files: &ClientFiles) -> Result<ClientConfig, TlsError> {
             why: e.to_string(),
         })?;
     config.alpn_protocols = vec![b"h2".to_vec()];
+    config.resumption = Resumption::disabled();
     Ok(config)
 }
 
@@ -312,6 +393,14 @@ mod tests {
             error.to_string().contains("certificate file /nowhere/tls.crt"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn no_session_is_resumed() {
+        crate::host::install_tls_provider();
+        let tls = ServerTls::self_signed(ClientAuth::Off, &[b"h2"]).expect("a certificate");
+        assert!(!tls.current().session_storage.can_cache());
+        assert_eq!(tls.current().send_tls13_tickets, 0);
     }
 
     #[test]

@@ -154,9 +154,10 @@ impl Jobs {
         self.changed.notify_one();
         if start {
             let (jobs, account_of_task) = (Arc::clone(self), Arc::clone(account));
-            account
-                .tasks()
-                .spawn(async move { jobs.poll(account_of_task).await });
+            account.tasks().spawn(async move {
+                let _polling = Polling(Arc::clone(&jobs));
+                jobs.poll(account_of_task).await;
+            });
         }
     }
 
@@ -229,6 +230,19 @@ impl Jobs {
         inner.polling = false;
     }
 
+    /// Watches nothing any more. Whoever waits for a job is told that it is lost, and looks for itself.
+    fn give_up(&self) {
+        let mut inner = self.inner.lock();
+        tracing::error!(jobs = inner.ends.len(), "polling panicked; this is a fault of the broker");
+        inner.polling = false;
+        inner.listing = false;
+        for (id, end) in std::mem::take(&mut inner.ends) {
+            inner.table.forget(&id);
+            // Nobody may be waiting.
+            let _ = end.sender.send(Some(JobFate::Unknown));
+        }
+    }
+
     /// Asks for one job.
     async fn ask(&self, account: &Arc<Account>, id: JobId) {
         let Some(caller) = self.caller(&id) else { return };
@@ -281,6 +295,17 @@ impl Jobs {
             tenant: Arc::clone(&duty.tenant),
             share: duty.share,
         })
+    }
+}
+
+/// The task that polls. A panic in it leaves no job waited for in vain, and the next job is polled again.
+struct Polling(Arc<Jobs>);
+
+impl Drop for Polling {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.give_up();
+        }
     }
 }
 

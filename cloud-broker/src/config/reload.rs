@@ -72,7 +72,9 @@ pub async fn watch(
     let mut seen = first.fingerprint;
     drop(first.config);
     while tokio::time::timeout(period, shutdown.cancelled()).await.is_err() {
-        let loaded = load(&path);
+        let Some(loaded) = host.contained("config-reload", || load(&path)) else {
+            continue;
+        };
         if loaded.fingerprint != seen {
             seen = loaded.fingerprint;
             apply(loaded.config);

@@ -2,6 +2,7 @@
 //!
 //! | file | decides |
 //! | --- | --- |
+//! | `admission` | who may call at all, before a call is read |
 //! | `service` | the way of a call: who asks, how often, what is logged and counted |
 //! | `balancers` | in which order writing calls run, and what happens when their caller leaves |
 //! | `wire` | how messages become our types and back; what a request must look like |
@@ -11,6 +12,7 @@
 //!
 //! Leaves to others: everything that a call is about.
 
+mod admission;
 mod balancers;
 mod fence;
 mod rate;
@@ -23,6 +25,7 @@ use std::sync::Arc;
 use crate::directory::Served;
 use crate::tenant::{ClusterUids, Identity};
 
+pub use admission::Tenants;
 pub use fence::{Fence, Permit, Stop};
 pub use service::{Broker, Settings, routes};
 

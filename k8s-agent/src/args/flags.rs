@@ -10,10 +10,14 @@ use runtime::log::LogArgs;
 
 use crate::keepalived::KeepalivedArgs;
 
+/// Port of the health endpoint unless the flags say another one: that of all cloud controllers.
+pub const SECURE_PORT: u16 = 10258;
+
 /// The half of the cloud controller that faces Kubernetes: initialises and removes nodes, and serves Services of type
 /// LoadBalancer, through a broker that faces the cloud.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "k8s-agent", version, max_term_width = 110)]
+#[command(mut_arg("secure_port", |arg| arg.default_value("10258")))]
 pub struct Flags {
     /// external-cloudstack, cloudstack or keepalived; decides how provider ids and names are written
     #[arg(long, value_name = "NAME", default_value = "")]
@@ -178,6 +182,10 @@ pub struct BrokerFlags {
     /// Addresses of brokers, tried in order: `unix:///PATH` or `https://HOST:PORT`
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     pub broker: Vec<LinkAddress>,
+
+    /// User ids beside the agent's own and root's whose broker is believed on a Unix socket; may be repeated
+    #[arg(long, value_name = "UID", value_delimiter = ',')]
+    pub broker_uid: Vec<u32>,
 
     /// CA of the broker's certificate, in PEM
     #[arg(long, value_name = "FILE")]

@@ -77,6 +77,8 @@ pub struct BrokerSettings {
     pub addresses: Vec<LinkAddress>,
     /// Certificates; there for every TCP address.
     pub files: Option<ClientFiles>,
+    /// Users beside our own and root that are believed on a Unix socket.
+    pub uids: Vec<u32>,
 }
 
 /// What the command line says, checked.
@@ -346,6 +348,7 @@ fn broker(flags: &Flags, provider: Option<Provider>) -> Result<Option<BrokerSett
     Ok(Some(BrokerSettings {
         addresses: flags.broker.clone(),
         files,
+        uids: flags.broker_uid.clone(),
     }))
 }
 

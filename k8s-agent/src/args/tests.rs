@@ -221,3 +221,8 @@ fn help_and_version_are_no_failures() {
         assert!(!read(&[flag]).unwrap_err().use_stderr(), "{flag}");
     }
 }
+
+#[test]
+fn the_port_of_the_endpoint_is_the_one_that_help_shows() {
+    assert_eq!(settings(&[]).unwrap().admin.secure_port, Some(SECURE_PORT));
+}

@@ -108,11 +108,7 @@ impl FakeBroker {
         let directory = self.path().parent().unwrap().to_owned();
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-        let server = LinkServer {
-            listen: vec![self.address()],
-            tls: None,
-            allow_uids: Vec::new(),
-        };
+        let server = LinkServer::new(vec![self.address()]);
         let routes = Routes::new(CloudBrokerServer::new(Served(Arc::downgrade(&self.shared))));
         runtime::link::serve(&host, server, routes).await.unwrap();
         *self.shared.listener.lock() = Some(host);

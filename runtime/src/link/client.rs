@@ -17,12 +17,23 @@ use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
-use super::{KEEP_ALIVE, KEEP_ALIVE_TIMEOUT, LinkAddress};
+use super::{KEEP_ALIVE, KEEP_ALIVE_TIMEOUT, LinkAddress, unix};
 use crate::host::Host;
 use crate::tls::ClientTls;
 
 /// How long one address may take to answer before the next one is tried.
 const CONNECT: Duration = Duration::from_secs(3);
+
+/// Where brokers are, and which ones are believed.
+#[derive(Clone, Default)]
+pub struct Brokers {
+    /// Their addresses, tried in order.
+    pub addresses: Vec<LinkAddress>,
+    /// Needed for TCP.
+    pub tls: Option<ClientTls>,
+    /// Users beside our own and root that may listen on a Unix socket.
+    pub uids: Vec<u32>,
+}
 
 /// The way to the brokers.
 #[derive(Clone)]
@@ -34,14 +45,21 @@ impl Link {
     /// A link to the first of these addresses that answers; every new connection starts at the head of the list. Connects when it is first
     /// used, so a broker that is away is no fault here. TCP addresses need `tls`; when its files change, new calls use a new connection.
     pub fn connect(host: &Host, addresses: Vec<LinkAddress>, tls: Option<ClientTls>) -> Self {
-        let addresses: Arc<[LinkAddress]> = addresses.into();
+        let uids = Vec::new();
+        Self::connect_to(host, Brokers { addresses, tls, uids })
+    }
+
+    /// The same, to brokers of other users as well.
+    pub fn connect_to(host: &Host, brokers: Brokers) -> Self {
+        let brokers = Arc::new(brokers);
         let link = Self {
-            channel: Arc::new(ArcSwap::from_pointee(open(Arc::clone(&addresses), tls.clone()))),
+            channel: Arc::new(ArcSwap::from_pointee(open(Arc::clone(&brokers)))),
         };
-        if let Some(tls) = tls {
+        if let Some(tls) = &brokers.tls {
             tls.watch(host);
             let (channel, shutdown, mut changed) =
                 (Arc::clone(&link.channel), host.shutdown(), tls.changed());
+            let brokers = Arc::clone(&brokers);
             host.spawn("link-reload", async move {
                 loop {
                     let alive = tokio::select! {
@@ -51,7 +69,7 @@ impl Link {
                     if !alive {
                         return;
                     }
-                    channel.store(Arc::new(open(Arc::clone(&addresses), Some(tls.clone()))));
+                    channel.store(Arc::new(open(Arc::clone(&brokers))));
                 }
             });
         }
@@ -64,22 +82,22 @@ impl Link {
     }
 }
 
-fn open(addresses: Arc<[LinkAddress]>, tls: Option<ClientTls>) -> Channel {
+fn open(brokers: Arc<Brokers>) -> Channel {
     // The connector chooses the address; the authority only fills the request line.
     let endpoint = Endpoint::from_static("http://broker")
         .http2_keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
         .keep_alive_while_idle(true);
     endpoint.connect_with_connector_lazy(service_fn(move |_: Uri| {
-        let (addresses, tls) = (Arc::clone(&addresses), tls.clone());
-        async move { first(&addresses, tls.as_ref()).await.map(TokioIo::new) }
+        let brokers = Arc::clone(&brokers);
+        async move { first(&brokers).await.map(TokioIo::new) }
     }))
 }
 
-async fn first(addresses: &[LinkAddress], tls: Option<&ClientTls>) -> io::Result<Stream> {
+async fn first(brokers: &Brokers) -> io::Result<Stream> {
     let mut faults = Vec::new();
-    for address in addresses {
-        let fault = match tokio::time::timeout(CONNECT, one(address, tls)).await {
+    for address in &brokers.addresses {
+        let fault = match tokio::time::timeout(CONNECT, one(address, brokers)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "no answer".to_owned(),
@@ -92,11 +110,21 @@ async fn first(addresses: &[LinkAddress], tls: Option<&ClientTls>) -> io::Result
     )))
 }
 
-async fn one(address: &LinkAddress, tls: Option<&ClientTls>) -> io::Result<Stream> {
+async fn one(address: &LinkAddress, brokers: &Brokers) -> io::Result<Stream> {
     match address {
-        LinkAddress::Unix(path) => Ok(Stream::Unix(UnixStream::connect(path).await?)),
+        LinkAddress::Unix(path) => {
+            let stream = UnixStream::connect(path).await?;
+            let uid = stream.peer_cred()?.uid();
+            let own = unix::own_uid().map_err(io::Error::other)?;
+            if !is_believed(uid, own, &brokers.uids) {
+                return Err(io::Error::other(format!(
+                    "user {uid} listens there, not user {own}; --broker-uid {uid} trusts it"
+                )));
+            }
+            Ok(Stream::Unix(stream))
+        }
         LinkAddress::Tcp { host, port } => {
-            let tls = tls.ok_or_else(|| {
+            let tls = brokers.tls.as_ref().ok_or_else(|| {
                 io::Error::other("TCP needs certificates: --broker-ca-file and its companions")
             })?;
             let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
@@ -106,6 +134,11 @@ async fn one(address: &LinkAddress, tls: Option<&ClientTls>) -> io::Result<Strea
             Ok(Stream::Tls(Box::new(stream)))
         }
     }
+}
+
+/// Whoever can put a socket of his own in the broker's place must not be taken for it.
+fn is_believed(listens: u32, own: u32, uids: &[u32]) -> bool {
+    listens == own || listens == 0 || uids.contains(&listens)
 }
 
 enum Stream {
@@ -142,5 +175,25 @@ impl AsyncWrite for Stream {
             Self::Unix(io) => Pin::new(io).poll_shutdown(cx),
             Self::Tls(io) => Pin::new(io).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::our_own(7, &[], true)]
+    #[case::root(0, &[], true)]
+    #[case::a_named_one(8, &[9, 8], true)]
+    #[case::anybody_else(8, &[9], false)]
+    fn a_broker_on_a_socket_is_believed_by_its_user(
+        #[case] listens: u32,
+        #[case] uids: &[u32],
+        #[case] believed: bool,
+    ) {
+        assert_eq!(is_believed(listens, 7, uids), believed);
     }
 }

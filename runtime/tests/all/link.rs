@@ -6,8 +6,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rcgen::ExtendedKeyUsagePurpose;
 use runtime::host::Host;
-use runtime::link::{Link, LinkAddress, LinkServer, Peer, serve};
+use runtime::link::{Limits, Link, LinkAddress, LinkServer, Peer, serve};
 use runtime::tls::{ClientAuth, ClientFiles, ClientTls, ServerFiles, ServerTls};
+use tokio::net::TcpStream;
 use tonic::service::Routes;
 use tonic::{Request, Status};
 use tonic_health::pb::HealthCheckRequest;
@@ -65,10 +66,14 @@ fn client_tls(pki: &Pki, files: Files) -> ClientTls {
 
 /// Serves on a free port; returns the address to call.
 async fn serve_tcp(host: &Host, pki: &Pki, name: &str, seen: Seen) -> LinkAddress {
+    serve_with(host, server_tls(pki, name), seen, Limits::default()).await
+}
+
+async fn serve_with(host: &Host, tls: ServerTls, seen: Seen, limits: Limits) -> LinkAddress {
     let server = LinkServer {
-        listen: vec!["https://127.0.0.1:0".parse().expect("an address")],
-        tls: Some(server_tls(pki, name)),
-        allow_uids: Vec::new(),
+        tls: Some(tls),
+        limits,
+        ..LinkServer::new(vec!["https://127.0.0.1:0".parse().expect("an address")])
     };
     let bound = serve(host, server, health_routes(seen).await)
         .await
@@ -83,11 +88,7 @@ async fn a_caller_on_the_unix_socket_is_known_by_its_user() {
     let (host, seen) = (Host::new(), Seen::default());
     let folder = tempfile::tempdir().expect("a folder");
     let address = LinkAddress::Unix(folder.path().join("run/broker.sock"));
-    let server = LinkServer {
-        listen: vec![address.clone()],
-        tls: None,
-        allow_uids: Vec::new(),
-    };
+    let server = LinkServer::new(vec![address.clone()]);
     serve(&host, server, health_routes(Arc::clone(&seen)).await)
         .await
         .expect("serves");
@@ -168,11 +169,7 @@ async fn the_first_broker_that_answers_is_used() {
     let folder = tempfile::tempdir().expect("a folder");
     let dead = LinkAddress::Unix(folder.path().join("dead.sock"));
     let live = LinkAddress::Unix(folder.path().join("run/live.sock"));
-    let server = LinkServer {
-        listen: vec![live.clone()],
-        tls: None,
-        allow_uids: Vec::new(),
-    };
+    let server = LinkServer::new(vec![live.clone()]);
     serve(&host, server, health_routes(Arc::clone(&seen)).await)
         .await
         .expect("serves");
@@ -198,11 +195,7 @@ async fn when_no_broker_answers_every_address_is_named_with_its_reason() {
 #[tokio::test]
 async fn tcp_without_certificates_is_refused_at_the_start() {
     let (host, seen) = (Host::new(), Seen::default());
-    let server = LinkServer {
-        listen: vec!["https://127.0.0.1:0".parse().expect("an address")],
-        tls: None,
-        allow_uids: Vec::new(),
-    };
+    let server = LinkServer::new(vec!["https://127.0.0.1:0".parse().expect("an address")]);
     let error = serve(&host, server, health_routes(seen).await)
         .await
         .expect_err("no TLS");
@@ -215,9 +208,8 @@ async fn a_changed_ca_counts_for_the_next_connection_without_a_restart() {
     let (host, seen, old, new) = (Host::new(), Seen::default(), Pki::new(), Pki::new());
     let tls = server_tls(&old, "127.0.0.1");
     let server = LinkServer {
-        listen: vec!["https://127.0.0.1:0".parse().expect("an address")],
         tls: Some(tls.clone()),
-        allow_uids: Vec::new(),
+        ..LinkServer::new(vec!["https://127.0.0.1:0".parse().expect("an address")])
     };
     let bound = serve(&host, server, health_routes(Arc::clone(&seen)).await)
         .await
@@ -239,6 +231,69 @@ async fn a_changed_ca_counts_for_the_next_connection_without_a_restart() {
     check(&Link::connect(&host, vec![address], Some(client)))
         .await
         .expect("an answer");
+}
+
+#[tokio::test]
+async fn a_connection_whose_ca_is_no_longer_trusted_is_ended() {
+    runtime::host::install_tls_provider();
+    let (host, seen, pki, other) = (Host::new(), Seen::default(), Pki::new(), Pki::new());
+    let tls = server_tls(&pki, "127.0.0.1");
+    let address = serve_with(&host, tls.clone(), Seen::clone(&seen), Limits::default()).await;
+    let client = client_tls(&pki, pki.client("spiffe://example/cluster/blue"));
+    let link = Link::connect(&host, vec![address], Some(client));
+    check(&link).await.expect("an answer");
+
+    std::fs::copy(other.ca(), pki.ca()).expect("copied");
+    tls.reload().expect("reads the new CA");
+
+    let ended = async { while check(&link).await.is_ok() {} };
+    tokio::time::timeout(Duration::from_secs(20), ended)
+        .await
+        .expect("the connection ends");
+}
+
+#[tokio::test]
+async fn sockets_that_say_nothing_keep_no_agent_out() {
+    runtime::host::install_tls_provider();
+    let (host, seen, pki) = (Host::new(), Seen::default(), Pki::new());
+    let address = serve_tcp(&host, &pki, "127.0.0.1", Arc::clone(&seen)).await;
+    let LinkAddress::Tcp { port, .. } = address else {
+        panic!("not TCP")
+    };
+    let mut silent = Vec::new();
+    for _ in 0..400 {
+        silent.push(TcpStream::connect(("127.0.0.1", port)).await.expect("connects"));
+    }
+    let tls = client_tls(&pki, pki.client("spiffe://example/cluster/blue"));
+
+    check(&Link::connect(&host, vec![address], Some(tls)))
+        .await
+        .expect("an answer");
+}
+
+#[tokio::test]
+async fn an_identity_with_too_many_connections_keeps_no_other_out() {
+    runtime::host::install_tls_provider();
+    let (host, seen, pki) = (Host::new(), Seen::default(), Pki::new());
+    let limits = Limits {
+        connections: 1,
+        ..Limits::default()
+    };
+    let tls = server_tls(&pki, "127.0.0.1");
+    let address = serve_with(&host, tls, seen, limits).await;
+    let link = |name: &str| {
+        let tls = client_tls(&pki, pki.client(name));
+        Link::connect(&host, vec![address.clone()], Some(tls))
+    };
+    let first = link("spiffe://example/cluster/blue");
+    check(&first).await.expect("an answer");
+    check(&link("spiffe://example/cluster/blue"))
+        .await
+        .expect_err("one is all it may have");
+    check(&link("spiffe://example/cluster/green"))
+        .await
+        .expect("an answer");
+    check(&first).await.expect("an answer");
 }
 
 #[tokio::test]

@@ -7,5 +7,6 @@
     reason = "tests fail by panicking"
 )]
 
+mod admin;
 mod link;
 mod pki;
