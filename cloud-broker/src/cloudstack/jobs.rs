@@ -200,7 +200,7 @@ impl JobTable {
         let wait = job.plan.map_or(UNANSWERED_FIRST, |plan| {
             self.cadence.wait(&plan, job.polls, elapsed)
         });
-        job.next = Some(now + wait.saturating_sub(self.lag.unwrap_or_default()));
+        job.next = Some(now + wait);
         elapsed < GIVEN_UP_AFTER
     }
 
