@@ -396,3 +396,31 @@ fn failure(command: Command, job: &Job) -> ApiError {
         refusal,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_poller_that_panics_leaves_nobody_waiting_and_lets_the_next_one_begin() {
+        let jobs = Arc::new(Jobs::new(Pace::REAL));
+        let duty = Duty {
+            command: Command::AssociateIpAddress,
+            tenant: "t".into(),
+            share: 1,
+            work: None,
+            object: None,
+        };
+        let wait = jobs.sending(&JobId::parse("1").unwrap(), duty, None);
+        jobs.inner.lock().polling = true;
+        let polling = Polling(Arc::clone(&jobs));
+        let poller = std::thread::spawn(move || {
+            let _polling = polling;
+            panic!("a fault")
+        });
+        poller.join().unwrap_err();
+        assert_eq!(wait.end().await.unwrap(), JobFate::Unknown);
+        let inner = jobs.inner.lock();
+        assert!(!inner.polling && inner.ends.is_empty() && inner.table.len() == 0);
+    }
+}
