@@ -8,6 +8,7 @@ mod correlate;
 mod writer;
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Service};
@@ -20,6 +21,9 @@ pub use writer::Writer;
 
 /// Events that wait to be written; more are dropped.
 const WAITING: usize = 1000;
+
+/// Trouble that lasts is told again after this time: Kubernetes forgets an event after an hour.
+pub const REMINDER: Duration = Duration::from_mins(30);
 
 /// Whether an event tells of the usual or of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -151,6 +155,10 @@ reasons! {
     AFFINITY_TIMEOUT_IGNORED = Normal "SessionAffinityTimeoutIgnored" by Service;
     /// Ports that are not TCP don't carry the PROXY protocol.
     PROXY_PROTOCOL_IGNORED = Normal "ProxyProtocolIgnored" by Service;
+    /// IPv6 is asked for beside IPv4, and load balancers have IPv4 addresses.
+    IPV6_FAMILY_IGNORED = Normal "IPv6FamilyIgnored" by Service;
+    /// UDP members are not checked, so nodes without a local pod lose packets under `externalTrafficPolicy: Local`.
+    LOCAL_TRAFFIC_UNCHECKED = Warning "LocalTrafficUnchecked" by Service;
     /// Nodes of another provider are left out.
     NODE_NOT_ELIGIBLE = Warning "NodeNotEligible" by Service;
     /// A Service got an address of a pool, or moved to the one that it asks for.

@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use crate::apiserver::Explained as _;
+use crate::service::annotations::{MAX_NETWORKS, TABLE};
 
 /// An object before and after; one of them is there, or both.
 #[derive(Clone, Debug)]
@@ -36,11 +37,16 @@ type Listener<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
 pub trait Watched:
     Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
 {
+    /// Objects that one page of a list has at most. A page is in memory before anything of it is dropped.
+    const PAGE: u32;
+
     /// Drops what nobody here reads, before it is stored.
     fn trim(&mut self);
 }
 
 impl Watched for Node {
+    const PAGE: u32 = 100;
+
     fn trim(&mut self) {
         self.metadata.managed_fields = None;
         if let Some(status) = &mut self.status {
@@ -52,11 +58,22 @@ impl Watched for Node {
 }
 
 impl Watched for Service {
+    /// Whoever may write Services decides how large they are: a page of the largest must not matter.
+    const PAGE: u32 = 50;
+
     fn trim(&mut self) {
         self.metadata.managed_fields = None;
+        self.metadata.owner_references = None;
         if let Some(annotations) = &mut self.metadata.annotations {
-            // A second copy of the whole object.
-            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+            annotations.retain(|name, _| TABLE.iter().any(|known| known.name == name));
+        }
+        if let Some(spec) = &mut self.spec {
+            spec.selector = None;
+            if let Some(ranges) = &mut spec.load_balancer_source_ranges {
+                // A longer list is refused, whatever is in it.
+                ranges.truncate(MAX_NETWORKS + 1);
+                ranges.shrink_to_fit();
+            }
         }
     }
 }
@@ -133,7 +150,7 @@ impl<K: Watched> Watch<K> {
         };
         let kind = K::plural(&());
         let mut events = std::pin::pin!(
-            watcher(api, watcher::Config::default())
+            watcher(api, watcher::Config::default().page_size(K::PAGE))
                 .default_backoff()
                 .modify(Watched::trim)
         );
@@ -304,15 +321,46 @@ mod tests {
         node.trim();
         assert_eq!(node.metadata.managed_fields, None);
         assert_eq!(node.status.unwrap().images, None);
-        let mut service = Service::default();
-        service.metadata.annotations = Some(
-            [(
-                "kubectl.kubernetes.io/last-applied-configuration".to_owned(),
-                "{}".to_owned(),
-            )]
-            .into(),
-        );
+    }
+
+    #[test]
+    fn of_a_service_only_what_is_read_is_kept() {
+        use crate::service::annotations::{ID, SOURCE_CIDRS};
+        let mut service: Service = serde_json::from_value(serde_json::json!({
+            "metadata": {
+                "uid": "u", "namespace": "default", "name": "web", "resourceVersion": "7",
+                "labels": {"tier": "front"},
+                "finalizers": ["a"],
+                "managedFields": [{"manager": "x"}],
+                "ownerReferences": [{"apiVersion": "v1", "kind": "A", "name": "a", "uid": "a"}],
+                "annotations": {
+                    "kubectl.kubernetes.io/last-applied-configuration": "x".repeat(100_000),
+                    "example/a": "x".repeat(100_000),
+                    SOURCE_CIDRS: "10.0.0.0/8",
+                    ID: "ip-1",
+                },
+            },
+            "spec": {
+                "type": "LoadBalancer",
+                "selector": {"app": "x".repeat(63)},
+                "loadBalancerSourceRanges": vec!["10.0.0.0/8"; 10_000],
+            },
+        }))
+        .unwrap();
         service.trim();
-        assert_eq!(service.metadata.annotations.unwrap().len(), 0);
+        let kept: Vec<_> = service.metadata.annotations.iter().flatten().collect();
+        assert_eq!(kept.len(), 2, "{kept:?}");
+        let size = serde_json::to_string(&service).unwrap().len();
+        assert!(size < 10_000, "{size} bytes");
+        assert!(service.metadata.labels.is_some(), "pools choose by labels");
+        let ranges = service.spec.unwrap().load_balancer_source_ranges.unwrap();
+        assert!(ranges.len() > MAX_NETWORKS, "still too many");
+    }
+
+    #[test]
+    fn a_page_of_the_largest_services_fits_into_memory() {
+        // The API server stores objects of 1.5 MB.
+        assert!(Service::PAGE * 3 / 2 <= 75);
+        assert!(<Node as Watched>::PAGE <= 100);
     }
 }

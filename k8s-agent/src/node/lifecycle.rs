@@ -129,6 +129,17 @@ impl Held {
     }
 }
 
+/// When and where nodes are judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// When nodes are deleted.
+    pub rules: &'a Rules,
+    /// Where the broker looks for machines now.
+    pub scope: Option<&'a str>,
+    /// The time.
+    pub now: Instant,
+}
+
 /// What was seen before.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -174,87 +185,100 @@ impl History {
         }
     }
 
-    /// What to do about each node, in their order. `presences` has what was asked for; `scope` is where the broker looks now.
+    /// A node was deleted, which counts against the deletions of a minute.
+    pub fn deleted(&mut self, now: Instant) {
+        self.deletions.push_back(now);
+    }
+
+    /// What to do about each node, in their order. `presences` has what was asked for.
     pub fn judge(
         &mut self,
         nodes: &[Sight],
         presences: &HashMap<String, Presence>,
-        scope: Option<&str>,
-        (rules, now): (&Rules, Instant),
+        moment: Moment<'_>,
     ) -> Vec<Verdict> {
-        let brake = self.brake(nodes, rules, now);
+        let brake = self.brake(nodes, moment);
+        let mut left = self.deletions_left(moment);
         nodes
             .iter()
             .map(|node| {
-                if node.deleting || node.foreign {
-                    return Verdict::Leave;
-                }
-                if node.ready {
-                    return if node.tainted {
-                        Verdict::Untaint
-                    } else {
-                        Verdict::Leave
-                    };
-                }
-                match presences.get(&node.uid) {
-                    Some(Presence::Found(machine)) => {
-                        self.found(&node.uid, scope);
-                        match (machine.power, node.tainted) {
-                            (Power::Stopped, false) => Verdict::Taint,
-                            (Power::Running, true) => Verdict::Untaint,
-                            (Power::Stopped | Power::Running | Power::Changing, _) => Verdict::Leave,
-                        }
+                let verdict = self.judge_one(node, presences.get(&node.uid), brake, moment);
+                match verdict {
+                    Verdict::Delete(_) if left == 0 => Verdict::Hold(Held::ThisMinute),
+                    Verdict::Delete(_) => {
+                        left -= 1;
+                        verdict
                     }
-                    Some(Presence::Gone(proof)) => self.gone(node, proof, (brake, scope), (rules, now)),
-                    Some(Presence::Unknown {
-                        why: Why::NothingVisible,
-                        ..
-                    }) if self.is_candidate(node, rules, now) => Verdict::Hold(Held::NothingVisible),
-                    Some(Presence::Unknown { .. }) | None => Verdict::Leave,
+                    Verdict::Leave | Verdict::Taint | Verdict::Untaint | Verdict::Hold(_) => verdict,
                 }
             })
             .collect()
     }
 
-    fn gone(
+    fn judge_one(
         &mut self,
         node: &Sight,
-        proof: &Proof,
-        (brake, scope): (Option<Held>, Option<&str>),
-        (rules, now): (&Rules, Instant),
+        presence: Option<&Presence>,
+        brake: Option<Held>,
+        moment: Moment<'_>,
     ) -> Verdict {
-        if !self.is_candidate(node, rules, now) {
+        if node.deleting || node.foreign {
+            return Verdict::Leave;
+        }
+        if node.ready {
+            return if node.tainted {
+                Verdict::Untaint
+            } else {
+                Verdict::Leave
+            };
+        }
+        match presence {
+            Some(Presence::Found(machine)) => {
+                self.found(&node.uid, moment.scope);
+                match (machine.power, node.tainted) {
+                    (Power::Stopped, false) => Verdict::Taint,
+                    (Power::Running, true) => Verdict::Untaint,
+                    (Power::Stopped | Power::Running | Power::Changing, _) => Verdict::Leave,
+                }
+            }
+            Some(Presence::Gone(proof)) => self.gone(node, proof, brake, moment),
+            Some(Presence::Unknown {
+                why: Why::NothingVisible,
+                ..
+            }) if self.is_candidate(node, moment) => Verdict::Hold(Held::NothingVisible),
+            Some(Presence::Unknown { .. }) | None => Verdict::Leave,
+        }
+    }
+
+    fn gone(&self, node: &Sight, proof: &Proof, brake: Option<Held>, moment: Moment<'_>) -> Verdict {
+        if !self.is_candidate(node, moment) {
             return Verdict::Leave;
         }
         let found_in = self
             .nodes
             .get(&node.uid)
             .and_then(|past| past.found_in.as_deref());
-        let moved = found_in.is_some() && found_in != scope;
+        let moved = found_in.is_some() && found_in != moment.scope;
         if !node.confirmed && moved {
             return Verdict::Hold(Held::ScopeChanged);
         }
         if let Some(held) = brake.filter(|_| !node.confirmed) {
             return Verdict::Hold(held);
         }
-        while self
-            .deletions
-            .front()
-            .is_some_and(|at| now.saturating_duration_since(*at) >= MINUTE)
-        {
-            self.deletions.pop_front();
-        }
-        if self.deletions.len() >= rules.per_minute {
-            return Verdict::Hold(Held::ThisMinute);
-        }
-        self.deletions.push_back(now);
         Verdict::Delete(proof.clone())
     }
 
+    /// Deletions that this minute still has. Only those that came about count: one that kube-apiserver refused costs nobody else its turn.
+    fn deletions_left(&mut self, moment: Moment<'_>) -> usize {
+        self.deletions
+            .retain(|at| moment.now.saturating_duration_since(*at) < MINUTE);
+        moment.rules.per_minute.saturating_sub(self.deletions.len())
+    }
+
     /// Nodes that have not been Ready for the grace time are candidates.
-    fn is_candidate(&self, node: &Sight, rules: &Rules, now: Instant) -> bool {
-        self.candidate_since(node, rules)
-            .is_some_and(|since| since <= now)
+    fn is_candidate(&self, node: &Sight, moment: Moment<'_>) -> bool {
+        self.candidate_since(node, moment.rules)
+            .is_some_and(|since| since <= moment.now)
     }
 
     fn candidate_since(&self, node: &Sight, rules: &Rules) -> Option<Instant> {
@@ -266,7 +290,7 @@ impl History {
     }
 
     /// The brake closes when many became candidates within the window, and opens when candidates are few again.
-    fn brake(&mut self, nodes: &[Sight], rules: &Rules, now: Instant) -> Option<Held> {
+    fn brake(&mut self, nodes: &[Sight], Moment { rules, now, .. }: Moment<'_>) -> Option<Held> {
         let since: Vec<Instant> = nodes
             .iter()
             .filter_map(|node| self.candidate_since(node, rules))

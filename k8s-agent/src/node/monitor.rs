@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use runtime::clock;
 
-use super::lifecycle::{CONFIRM_DELETION, Held, History, Sight, Verdict};
+use super::lifecycle::{CONFIRM_DELETION, Held, History, Moment, Sight, Verdict};
 use super::lookup::{Asked, lookup, scope};
 use super::plan::{self, provider_id_of};
 use super::presence::Presence;
@@ -16,7 +17,7 @@ use super::provider_id::ProviderId;
 use super::writes::{WriteError, Writes};
 use crate::broker::Broker;
 use crate::context::Context;
-use crate::events::{Component, Reason, Recorder};
+use crate::events::{Component, REMINDER, Reason, Recorder};
 
 struct Monitor {
     context: Arc<Context>,
@@ -24,8 +25,7 @@ struct Monitor {
     writes: Writes,
     events: Recorder,
     history: History,
-    /// Holds that were told already, by UID.
-    told: HashMap<String, Discriminant<Held>>,
+    told: Told,
     fault: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub fn start(context: &Arc<Context>, broker: &Broker) {
         writes: Writes::new(context.client.clone(), context.leadership.clone()),
         events: context.events.of(Component::NodeLifecycle),
         history: History::default(),
-        told: HashMap::new(),
+        told: Told::default(),
         fault: None,
     };
     context.spawn("node-monitor", async move { monitor.run().await });
@@ -87,9 +87,12 @@ impl Monitor {
             .metrics
             .nodes_looked_at(all.saturating_sub(cloud), cloud);
         let (rules, scope) = (self.context.settings.rules, scope(&self.broker));
-        let verdicts = self
-            .history
-            .judge(&sights, &presences, scope.as_deref(), (&rules, clock::now()));
+        let moment = Moment {
+            rules: &rules,
+            scope: scope.as_deref(),
+            now: clock::now(),
+        };
+        let verdicts = self.history.judge(&sights, &presences, moment);
         let held = verdicts
             .iter()
             .filter(|verdict| matches!(verdict, Verdict::Hold(_)))
@@ -99,7 +102,7 @@ impl Monitor {
             .nodes_held
             .set(i64::try_from(held).unwrap_or(i64::MAX));
         // What was told is told again only after the node was well, or its machine was seen.
-        self.told.retain(|uid, _| {
+        self.told.0.retain(|uid, _| {
             let held = sights.iter().any(|sight| sight.uid == *uid && !sight.ready);
             held && !matches!(presences.get(uid), Some(Presence::Found(_)))
         });
@@ -160,7 +163,7 @@ impl Monitor {
         }
     }
 
-    async fn delete(&self, node: &Node) {
+    async fn delete(&mut self, node: &Node) {
         self.events.publish(
             &node.into(),
             &Reason::DELETING_NODE,
@@ -168,6 +171,7 @@ impl Monitor {
         );
         match self.writes.delete(node).await {
             Ok(()) => {
+                self.history.deleted(clock::now());
                 self.context.metrics.nodes_deleted.inc();
             }
             // It changed or went meanwhile: the next run looks again.
@@ -181,8 +185,8 @@ impl Monitor {
     }
 
     fn hold(&mut self, node: &Node, held: Held) {
-        let kind = discriminant(&held);
-        if self.told.insert(node.uid().unwrap_or_default(), kind) == Some(kind) {
+        let uid = node.uid().unwrap_or_default();
+        if !self.told.is_news(uid, held, clock::now()) {
             return;
         }
         tracing::warn!(node = %node.name_any(), "{}", held.text());
@@ -190,6 +194,25 @@ impl Monitor {
             self.events
                 .publish(&node.into(), &Reason::NODE_DELETION_HELD, held.text());
         }
+    }
+}
+
+/// Holds that were told, by UID: which, and when.
+#[derive(Default)]
+struct Told(HashMap<String, (Discriminant<Held>, Instant)>);
+
+impl Told {
+    /// Whether this was not told lately; then it counts as told. What lasts is told again before Kubernetes forgets its event.
+    fn is_news(&mut self, uid: String, held: Held, now: Instant) -> bool {
+        let kind = discriminant(&held);
+        let is_told = self
+            .0
+            .get(&uid)
+            .is_some_and(|(told, at)| *told == kind && now.saturating_duration_since(*at) < REMINDER);
+        if !is_told {
+            self.0.insert(uid, (kind, now));
+        }
+        !is_told
     }
 }
 
@@ -220,6 +243,19 @@ mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::NodeCondition;
     use rstest::rstest;
+
+    #[test]
+    fn a_hold_that_lasts_is_told_again_before_kubernetes_forgets_its_event() {
+        let (mut told, now) = (Told::default(), clock::now());
+        let many = |candidates| Held::TooMany { candidates, limit: 3 };
+        let mut is_news = |held, after| told.is_news("u".to_owned(), held, now + after);
+        let second = std::time::Duration::from_secs(1);
+        assert!(is_news(many(5), second));
+        assert!(!is_news(many(6), 2 * second), "another count is the same hold");
+        assert!(is_news(Held::ScopeChanged, 3 * second));
+        assert!(!is_news(Held::ScopeChanged, REMINDER));
+        assert!(is_news(Held::ScopeChanged, 3 * second + REMINDER));
+    }
 
     #[rstest]
     #[case::ready(Some("True"), true)]

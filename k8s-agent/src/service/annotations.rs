@@ -6,6 +6,7 @@
 //! before this one; a value that they ignored is refused instead of being taken for something, so that no Service
 //! changes its meaning when the controller changes.
 
+mod problem;
 mod reference;
 mod table;
 
@@ -13,9 +14,11 @@ use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 
+pub use self::problem::{Problem, Problems, field};
 pub use self::reference::reference;
 pub use self::table::{Annotation, Direction, Kind, TABLE};
 use super::backend::BackendName;
+use super::texts::quoted;
 
 /// `true` or `false`: send the PROXY protocol header.
 pub const PROXY_PROTOCOL: &str = "service.beta.kubernetes.io/cloudstack-load-balancer-proxy-protocol";
@@ -57,40 +60,8 @@ pub const ADDRESS_POOL: &str = "service.beta.kubernetes.io/cloudstack-load-balan
 /// Services with the same key may share an address; read by the keepalived backend.
 pub const SHARING_KEY: &str = "service.beta.kubernetes.io/cloudstack-load-balancer-sharing-key";
 
-/// A value, or what is wrong with which field.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
-    /// Field of the Service, as a path: `spec.ports[0].protocol`.
-    pub field: String,
-    /// What is wrong and what to do; lower case, no trailing stop.
-    pub text: String,
-}
-
-impl Problem {
-    /// A problem of a field.
-    pub fn new(field: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            text: text.into(),
-        }
-    }
-
-    /// A problem of an annotation.
-    pub fn of(annotation: &str, text: impl Into<String>) -> Self {
-        Self::new(field(annotation), text)
-    }
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}: {}", self.field, self.text)
-    }
-}
-
-/// The path of an annotation in messages.
-pub fn field(annotation: &str) -> String {
-    format!("metadata.annotations[{annotation}]")
-}
+/// Networks in one list; more are refused unread, as the broker refuses them.
+pub const MAX_NETWORKS: usize = 500;
 
 /// How connections are spread, as the annotation spells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,12 +118,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads all annotations; every fault is found at once.
-    pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, Vec<Problem>> {
-        let mut reader = Reader {
-            annotations,
-            problems: Vec::new(),
-        };
+    /// Reads all annotations; every fault is found at once. What can't be read counts as not set beside its problem.
+    pub fn read(annotations: &BTreeMap<String, String>) -> (Self, Problems) {
+        let mut reader = Reader::of(annotations);
         let settings = Self {
             proxy_protocol: reader.boolean(PROXY_PROTOCOL),
             hostname: reader.hostname(HOSTNAME),
@@ -171,22 +139,23 @@ impl Settings {
                 .filter(|name| annotations.contains_key(*name))
                 .collect(),
         };
-        if reader.problems.is_empty() {
-            Ok(settings)
-        } else {
-            Err(reader.problems)
-        }
+        (settings, reader.problems)
     }
 
     /// Whether the address must stay when the Service goes. A word that can't be read keeps it: the other mistake can't be undone.
     pub fn keeps_address(annotations: &BTreeMap<String, String>) -> bool {
-        let mut reader = Reader {
-            annotations,
-            problems: Vec::new(),
-        };
+        let mut reader = Reader::of(annotations);
         let keep = reader.boolean(KEEP_IP);
         keep || !reader.problems.is_empty()
     }
+}
+
+/// Whether anything is there that only this controller and those before it write.
+pub fn has_outputs(annotations: &BTreeMap<String, String>) -> bool {
+    TABLE
+        .iter()
+        .filter(|known| known.direction == Direction::Output)
+        .any(|known| annotations.contains_key(known.name))
 }
 
 fn spread(word: &str) -> Option<Spread> {
@@ -200,10 +169,17 @@ fn spread(word: &str) -> Option<Spread> {
 
 struct Reader<'a> {
     annotations: &'a BTreeMap<String, String>,
-    problems: Vec<Problem>,
+    problems: Problems,
 }
 
 impl<'a> Reader<'a> {
+    fn of(annotations: &'a BTreeMap<String, String>) -> Self {
+        Self {
+            annotations,
+            problems: Problems::default(),
+        }
+    }
+
     /// The value without blanks around it; an empty one counts as not set.
     fn text(&self, name: &str) -> Option<&'a str> {
         self.annotations
@@ -219,7 +195,7 @@ impl<'a> Reader<'a> {
             Some(other) => {
                 self.problems.push(Problem::of(
                     name,
-                    format!("must be \"true\" or \"false\", not {other:?}"),
+                    format!("must be \"true\" or \"false\", not {}", quoted(other)),
                 ));
                 false
             }
@@ -240,8 +216,10 @@ impl<'a> Reader<'a> {
                 .map(|word| format!("{word:?}"))
                 .collect::<Vec<_>>()
                 .join(", ");
-            self.problems
-                .push(Problem::of(name, format!("must be one of {words}, not {text:?}")));
+            self.problems.push(Problem::of(
+                name,
+                format!("must be one of {words}, not {}", quoted(text)),
+            ));
         }
         value
     }
@@ -253,7 +231,10 @@ impl<'a> Reader<'a> {
         }
         self.problems.push(Problem::of(
             name,
-            format!("must be a host name such as \"lb.example.com\", not {text:?}"),
+            format!(
+                "must be a host name such as \"lb.example.com\", not {}",
+                quoted(&text)
+            ),
         ));
         None
     }
@@ -265,15 +246,34 @@ impl<'a> Reader<'a> {
         if value.trim().is_empty() {
             return Networks::Empty;
         }
+        if let Some(text) = too_many(value.split(',').count()) {
+            self.problems.push(Problem::of(name, text));
+            return Networks::Unset;
+        }
         let mut networks = Vec::new();
+        let mut unreadable = false;
         for entry in value.split(',') {
             match network(entry) {
                 Ok(network) => networks.push(network),
-                Err(text) => self.problems.push(Problem::of(name, text)),
+                Err(text) => {
+                    unreadable = true;
+                    self.problems.push(Problem::of(name, text));
+                }
             }
         }
-        Networks::Listed(networks)
+        if unreadable {
+            Networks::Unset
+        } else {
+            Networks::Listed(networks)
+        }
     }
+}
+
+/// What is wrong with a list of this many networks, if it is too long to be read.
+pub fn too_many(networks: usize) -> Option<String> {
+    (networks > MAX_NETWORKS).then(|| {
+        format!("names {networks} networks, and at most {MAX_NETWORKS} are allowed; join neighbouring ones")
+    })
 }
 
 /// One network in CIDR notation, with the host bits cleared.
@@ -281,7 +281,7 @@ pub fn network(text: &str) -> Result<IpNet, String> {
     let text = text.trim();
     text.parse::<IpNet>()
         .map(|network| network.trunc())
-        .map_err(|_unparsable| format!("must be networks such as \"192.0.2.0/24\", not {text:?}"))
+        .map_err(|_unparsable| format!("must be networks such as \"192.0.2.0/24\", not {}", quoted(text)))
 }
 
 /// A name as the API server accepts it in a status: labels of letters, digits and inner dashes, not an address.

@@ -3,6 +3,7 @@
 //! Translates and decides nothing: which call, its fence, deadline and who is calling are [`Broker`]'s; when to ask again
 //! is the controller's.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
@@ -59,7 +60,7 @@ impl Backend for BrokerBackend {
         let answer = self.broker.ensure_load_balancer(request).await?;
         let outcome = match answer.outcome {
             Some(ensure_load_balancer_response::Outcome::Settled(settled)) => {
-                Outcome::Settled(settled.into())
+                Outcome::Settled(settled.try_into()?)
             }
             Some(ensure_load_balancer_response::Outcome::Pending(pending)) => {
                 Outcome::Pending(pending.into())
@@ -117,13 +118,13 @@ impl Backend for BrokerBackend {
 }
 
 fn says_nothing(call: &str) -> Fault {
-    Fault::new(
-        FaultKind::Internal,
-        "INCOMPLETE_ANSWER",
-        format!(
-            "the broker's answer to {call} says neither settled nor pending: it may be newer than this agent"
-        ),
-    )
+    incomplete(format!(
+        "the broker's answer to {call} says neither settled nor pending: it may be newer than this agent"
+    ))
+}
+
+fn incomplete(text: impl Into<String>) -> Fault {
+    Fault::new(FaultKind::Internal, "INCOMPLETE_ANSWER", text)
 }
 
 fn notes(notes: Vec<v1::Note>) -> Vec<Notice> {
@@ -138,13 +139,22 @@ fn notes(notes: Vec<v1::Note>) -> Vec<Notice> {
         .collect()
 }
 
-impl From<v1::LoadBalancerSettled> for Settled {
-    fn from(settled: v1::LoadBalancerSettled) -> Self {
+impl TryFrom<v1::LoadBalancerSettled> for Settled {
+    type Error = Fault;
+
+    /// What settled without an address, or with something else in its place, would take a good one from the status.
+    fn try_from(settled: v1::LoadBalancerSettled) -> Result<Self, Fault> {
+        let is_address = |ingress: &v1::Ingress| ingress.ip.parse::<IpAddr>().is_ok();
+        if settled.ingress.is_empty() || !settled.ingress.iter().all(is_address) {
+            return Err(incomplete(
+                "the broker says that the load balancer is as wanted and names no address: look at the broker's log",
+            ));
+        }
         let reached = |ingress: v1::Ingress| Reached {
             ip: ingress.ip,
             proxy: ingress.proxy,
         };
-        Self {
+        Ok(Self {
             ingress: settled.ingress.into_iter().map(reached).collect(),
             leaving: settled.leaving,
             outputs: settled.outputs.map(|outputs| Outputs {
@@ -153,7 +163,7 @@ impl From<v1::LoadBalancerSettled> for Settled {
                 address_owned: outputs.address_owned,
             }),
             changes: settled.changes,
-        }
+        })
     }
 }
 
@@ -190,6 +200,28 @@ mod tests {
         assert_eq!(pending(-7), Duration::ZERO);
         assert_eq!(pending(86_400), LONGEST_RETRY);
         assert_eq!(Pending::from(v1::Pending::default()).retry_after, Duration::ZERO);
+    }
+
+    #[test]
+    fn what_settled_without_an_address_is_no_success() {
+        let with = |ips: &[&str]| v1::LoadBalancerSettled {
+            ingress: ips
+                .iter()
+                .map(|ip| v1::Ingress {
+                    ip: (*ip).to_owned(),
+                    proxy: false,
+                })
+                .collect(),
+            ..v1::LoadBalancerSettled::default()
+        };
+        for ips in [&[] as &[&str], &[""], &["192.0.2.7", "lb.example.com"]] {
+            let fault = Settled::try_from(with(ips)).unwrap_err();
+            assert_eq!(fault.reason, "INCOMPLETE_ANSWER", "{ips:?}");
+        }
+        assert_eq!(
+            Settled::try_from(with(&["192.0.2.7"])).unwrap().ingress[0].ip,
+            "192.0.2.7"
+        );
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::intent::{Rules, has_finalizer};
 use super::ledger::Key;
 use super::members::Machine;
 use super::orphans;
+use super::status::has_condition;
 use super::sync::{Interrupts, Looked, MachineOf, Memory, Silent, Syncer};
 use crate::context::Context;
 use crate::events::Component;
@@ -97,6 +98,8 @@ struct Controller<C, K> {
     queue: Queue<Key>,
     /// A node or what is known of a machine changed.
     nodes_changed: Arc<Notify>,
+    /// The members before any Service is looked at: a change since then is one.
+    members_at_start: [u8; 32],
     /// Services that a change of the nodes woke and that are not done with it.
     node_set: Mutex<NodeSet>,
 }
@@ -125,6 +128,7 @@ impl<C: Backend, K: Backend> Controller<C, K> {
             memory: Memory::default(),
         };
         Self {
+            members_at_start: members_print(&syncer.members().wish),
             syncer,
             queue: Queue::new("service", pace.backoff, &context.metrics),
             nodes_changed: context.machines.changed(),
@@ -169,7 +173,7 @@ impl<C: Backend, K: Backend> Controller<C, K> {
 
     /// Wakes every Service when the set of members is another one.
     async fn watch_nodes(&self) {
-        let mut known = members_print(&self.syncer.members().wish);
+        let mut known = self.members_at_start;
         loop {
             self.nodes_changed.notified().await;
             let since = clock::now();
@@ -239,6 +243,7 @@ fn woken(change: &Change<Service>) -> Option<Key> {
     let matters = |service: &&Arc<Service>| {
         service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
             || has_finalizer(service)
+            || has_condition(service)
     };
     let before = change.old.as_ref().filter(matters);
     let after = change.new.as_ref().filter(matters);

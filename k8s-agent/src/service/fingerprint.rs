@@ -30,7 +30,8 @@ pub fn of(service: &Service, members: &[WishMember]) -> Fingerprint {
     }
 }
 
-fn service_print(service: &Service) -> [u8; 32] {
+/// The fingerprint of the Service alone.
+pub fn service_print(service: &Service) -> [u8; 32] {
     let spec = service.spec.clone().unwrap_or_default();
     let ranges: BTreeSet<_> = spec
         .load_balancer_source_ranges

@@ -5,16 +5,18 @@
 //! [`super::members`], the choice of a backend to [`super::choice`], the meaning of a single annotation to
 //! [`super::annotations`], and what the cloud can do to the broker.
 
+mod meanwhile;
 mod ports;
 mod sources;
 mod wish;
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use proto::v1::{Adoption, Dialect, LoadBalancerRef, Wish};
 
-use super::annotations::{self, Problem, Settings};
+use super::annotations::{self, Problem, Problems, Settings};
 use super::backend::{BackendName, Holds, Notice, RemoveOrder};
 use super::choice::{self, Choice, Evidence, Offer, Running};
 use wish::Composer;
@@ -42,11 +44,17 @@ impl Rules {
 
 /// What else is known when a Service is looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Circumstances {
+pub struct Circumstances<'a> {
     /// Whether keepalived's records name the Service.
     pub keepalived_holds: Holds,
     /// What the broker says of the network.
     pub offer: Offer,
+    /// Who serves it as this process remembers, which wins over what the Service says.
+    pub served_by: Option<BackendName>,
+    /// This process asked a backend for its load balancer.
+    pub asked: bool,
+    /// Addresses that a host name in its status stands for, as this process remembers.
+    pub behind_host_name: &'a [String],
 }
 
 /// What a Service wants of us.
@@ -58,8 +66,8 @@ pub enum Intent {
     Remove(Removal),
     /// Nothing.
     Skip(Skip),
-    /// Something that can't be had as it is written; all that is wrong with it.
-    Refuse(Vec<Problem>),
+    /// Something that can't be had as it is written.
+    Refuse(Refusal),
     /// Too early to say.
     Wait(&'static str),
 }
@@ -75,8 +83,19 @@ pub struct Wanted {
     pub hostname: Option<String>,
     /// Write down who serves it, since more than one could.
     pub record_backend: bool,
+    /// Write the facts that a controller after this one may read.
+    pub writes_outputs: bool,
     /// What a person should know of it.
     pub notices: Vec<Notice>,
+}
+
+/// What can't be had, and what may go on.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// All that is wrong.
+    pub problems: Problems,
+    /// What a Service that serves already may go on with, where that can be told without guessing; see `meanwhile`.
+    pub meanwhile: Option<Box<Wanted>>,
 }
 
 /// Why a load balancer ends.
@@ -115,20 +134,27 @@ pub enum Skip {
 }
 
 /// Decides.
-pub fn of(service: &Service, rules: &Rules, circumstances: Circumstances) -> Intent {
+pub fn of(service: &Service, rules: &Rules, circumstances: Circumstances<'_>) -> Intent {
     let Some(reference) = reference(service) else {
         return Intent::Skip(Skip::WithoutIdentity);
     };
     let (ending, skip) = match load_balancer(service) {
+        Some(spec) if !rules.serve(spec) => {
+            // The finalizer's name is Kubernetes' own: controllers of other classes hold their Services with the same one.
+            if !circumstances.asked && !annotations::has_outputs(annotations_of(service)) {
+                return Intent::Skip(Skip::OtherClass);
+            }
+            (Ending::ClassChanged, Skip::OtherClass)
+        }
         _ if service.metadata.deletion_timestamp.is_some() => (Ending::Deleted, Skip::BeingDeleted),
         None => (Ending::TypeChanged, Skip::NotALoadBalancer),
-        Some(spec) if !rules.serve(spec) => (Ending::ClassChanged, Skip::OtherClass),
         Some(spec) => return wanted(service, spec, rules, circumstances),
     };
     if has_finalizer(service) {
+        let behind = circumstances.behind_host_name;
         Intent::Remove(Removal {
             ending,
-            order: remove_order(service, reference, &rules.dialect),
+            order: remove_order(service, reference, &rules.dialect, behind),
         })
     } else {
         Intent::Skip(skip)
@@ -136,8 +162,8 @@ pub fn of(service: &Service, rules: &Rules, circumstances: Circumstances) -> Int
 }
 
 /// What the backends are told when a Service that is remembered has vanished without its finalizer.
-pub fn vanished(service: &Service, rules: &Rules) -> Option<Removal> {
-    let order = remove_order(service, reference(service)?, &rules.dialect);
+pub fn vanished(service: &Service, rules: &Rules, behind_host_name: &[String]) -> Option<Removal> {
+    let order = remove_order(service, reference(service)?, &rules.dialect, behind_host_name);
     Some(Removal {
         ending: Ending::Vanished,
         order,
@@ -164,12 +190,22 @@ pub fn has_finalizer(service: &Service) -> bool {
         .any(|finalizer| finalizer == FINALIZER)
 }
 
-/// Addresses that the status shows.
-pub fn published(service: &Service) -> Vec<String> {
+/// Addresses that clients are told: those in the status, and where it shows a host name, those that this process remembers
+/// behind it.
+pub fn published(service: &Service, behind_host_name: &[String]) -> Vec<String> {
+    let shown = ingress(service);
+    let addresses: Vec<_> = shown.iter().filter_map(|reached| reached.ip.clone()).collect();
+    if addresses.is_empty() && shows_host_name(service) {
+        behind_host_name.to_vec()
+    } else {
+        addresses
+    }
+}
+
+fn shows_host_name(service: &Service) -> bool {
     ingress(service)
         .iter()
-        .filter_map(|ingress| ingress.ip.clone())
-        .collect()
+        .any(|reached| reached.hostname.as_ref().is_some_and(|name| !name.is_empty()))
 }
 
 /// Whether what the status shows is from a pool: recorded when the backend was chosen, or said by the class.
@@ -205,8 +241,25 @@ fn load_balancer(service: &Service) -> Option<&ServiceSpec> {
         .filter(|spec| spec.type_.as_deref() == Some("LoadBalancer"))
 }
 
-fn remove_order(service: &Service, reference: LoadBalancerRef, dialect: &Dialect) -> RemoveOrder {
+fn remove_order(
+    service: &Service,
+    reference: LoadBalancerRef,
+    dialect: &Dialect,
+    behind_host_name: &[String],
+) -> RemoveOrder {
     let annotations = annotations_of(service);
+    let adoption = adoption(
+        service,
+        annotations
+            .get(annotations::IP_ASSOCIATED)
+            .is_some_and(|word| word == "true"),
+    );
+    let mut published = published(service, behind_host_name);
+    if published.is_empty() && shows_host_name(service) {
+        // Nobody remembers after a restart; a Service that asked for an address has that one or none.
+        let asked = adoption.load_balancer_ip.trim().parse::<Ipv4Addr>();
+        published.extend(asked.ok().map(|address| address.to_string()));
+    }
     RemoveOrder {
         reference,
         keep_address: Settings::keeps_address(annotations),
@@ -215,13 +268,8 @@ fn remove_order(service: &Service, reference: LoadBalancerRef, dialect: &Dialect
             .map(|name| name.trim().to_owned())
             .unwrap_or_default(),
         dialect: dialect.clone(),
-        adoption: adoption(
-            service,
-            annotations
-                .get(annotations::IP_ASSOCIATED)
-                .is_some_and(|word| word == "true"),
-        ),
-        published: published(service),
+        adoption,
+        published,
     }
 }
 
@@ -245,39 +293,34 @@ fn annotations_of(service: &Service) -> &BTreeMap<String, String> {
     service.metadata.annotations.as_ref().unwrap_or(&NONE)
 }
 
-fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: Circumstances) -> Intent {
-    let (settings, mut problems) = match Settings::read(annotations_of(service)) {
-        Ok(settings) => (settings, Vec::new()),
-        Err(problems) => (Settings::default(), problems),
-    };
+fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: Circumstances<'_>) -> Intent {
+    let (mut settings, mut problems) = Settings::read(annotations_of(service));
     let evidence = Evidence {
         class: spec.load_balancer_class.as_deref(),
         asked: settings.backend,
-        recorded: settings.served_by,
+        recorded: circumstances.served_by.or(settings.served_by),
         published: is_published(service),
         keepalived_holds: circumstances.keepalived_holds,
         offer: circumstances.offer,
     };
     let mut notices = Vec::new();
-    let backend = match choice::choose(rules.running, &evidence) {
+    let (backend, is_chosen) = match choice::choose(rules.running, &evidence) {
         Choice::Use(backend, notice) => {
             notices.extend(notice);
-            backend
+            (backend, true)
         }
         Choice::Wait(why) if problems.is_empty() => return Intent::Wait(why),
-        Choice::Wait(_) => BackendName::Cloud,
+        Choice::Wait(_) => (BackendName::Cloud, false),
         Choice::NotOurs => return Intent::Skip(Skip::OtherClass),
         Choice::Missing(backend) => {
-            problems.push(Problem::of(
-                annotations::BACKEND,
-                format!(
-                    "asks for backend {}, which this controller was not started with",
-                    backend.word()
-                ),
-            ));
-            return Intent::Refuse(problems);
+            problems.push(not_running(backend));
+            let meanwhile = None;
+            return Intent::Refuse(Refusal { problems, meanwhile });
         }
     };
+    // An address that is announced carries no PROXY protocol.
+    let is_known =
+        meanwhile::stand_in(service, &mut settings, &problems) || backend == BackendName::Keepalived;
     let mut composer = Composer {
         settings: &settings,
         backend,
@@ -288,18 +331,29 @@ fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: C
     let Composer {
         problems, notices, ..
     } = composer;
-    if problems.is_empty() {
-        let record_backend = rules.running == Running::Both;
-        Intent::Ensure(Box::new(Wanted {
-            backend,
-            wish,
-            hostname: settings.hostname,
-            record_backend,
-            notices,
-        }))
-    } else {
-        Intent::Refuse(problems)
+    let is_readable = problems.is_empty();
+    let wanted = Box::new(Wanted {
+        backend,
+        wish,
+        hostname: settings.hostname,
+        record_backend: rules.running == Running::Both,
+        writes_outputs: is_readable || meanwhile::has_outputs(service),
+        notices,
+    });
+    if is_readable {
+        return Intent::Ensure(wanted);
     }
+    let goes_on = is_chosen && is_known && is_published(service) && problems.all(meanwhile::is_dispensable);
+    let meanwhile = goes_on.then_some(wanted);
+    Intent::Refuse(Refusal { problems, meanwhile })
+}
+
+fn not_running(backend: BackendName) -> Problem {
+    let text = format!(
+        "asks for backend {}, which this controller was not started with",
+        backend.word()
+    );
+    Problem::of(annotations::BACKEND, text)
 }
 
 #[cfg(test)]

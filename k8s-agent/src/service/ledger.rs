@@ -4,7 +4,7 @@
 //! not changed causes neither a call nor an event. Nothing here is needed to be right: a process that forgets it asks once
 //! more, and the answer is the same.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::Arc;
@@ -12,12 +12,17 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Service;
 
-use super::backend::{BackendName, Notice};
+use super::backend::{BackendName, Notice, Reached};
 use super::fingerprint::Fingerprint;
-use super::status::Shown;
+use super::intent::Wanted;
+use super::status::{IpModes, Shown};
+use super::texts::essence;
+use crate::events::REMINDER;
 
 /// Time between two repairs of what a Service shows.
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
+/// Different faults in a row that are remembered as told.
+const FAULTS: usize = 16;
 /// A watch is never further behind our own writes than this.
 const BEHIND_AT_MOST: Duration = Duration::from_secs(30);
 
@@ -55,14 +60,20 @@ pub struct Record {
     pub backend: Option<BackendName>,
     /// The last time that everything was as wanted.
     pub served: Option<Served>,
+    /// The last wish that could be read, for a Service that serves while the present one can't.
+    pub valid: Option<Valid>,
+    /// Addresses that the status stood for when it was written, which a host name in it does not tell.
+    pub behind_host_name: Vec<String>,
     /// Since when something is waited for.
     pub waiting_since: Option<Instant>,
     /// The end of the load balancer was announced.
     pub removal_announced: bool,
     /// Work was announced, and its end was not yet.
     pub work_announced: bool,
-    told: BTreeSet<Notice>,
-    fault: Option<String>,
+    told: BTreeMap<Notice, Instant>,
+    faults: Told,
+    refusals: Told,
+    modes_dropped: Option<Vec<Reached>>,
     resting: Option<Resting>,
     written: Option<(u64, Instant)>,
     repaired: Option<Instant>,
@@ -84,6 +95,45 @@ pub struct Served {
     pub shown: Shown,
     /// When to look for drift; nothing if never.
     pub next_look: Option<Instant>,
+}
+
+/// A wish that could be read.
+#[derive(Clone, Debug)]
+pub struct Valid {
+    /// What was wanted.
+    pub wanted: Wanted,
+    /// Of the Service that wanted it.
+    pub service: [u8; 32],
+}
+
+/// What was told, and when.
+#[derive(Debug, Default)]
+struct Told(BTreeMap<String, Instant>);
+
+impl Told {
+    /// Whether this was not told lately; then it counts as told. Times in it make no difference.
+    fn is_new(&mut self, text: &str, now: Instant) -> bool {
+        let text = essence(text);
+        if self.0.get(&text).is_some_and(|at| !is_due_again(*at, now)) {
+            return false;
+        }
+        self.0.retain(|_, at| !is_due_again(*at, now));
+        if self.0.len() >= FAULTS {
+            self.0.clear();
+        }
+        self.0.insert(text, now);
+        true
+    }
+
+    /// Forgets all. Whether there was anything.
+    fn clear(&mut self) -> bool {
+        !std::mem::take(&mut self.0).is_empty()
+    }
+}
+
+/// Whether something that was told at this time and still holds is to be told again.
+fn is_due_again(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) >= REMINDER
 }
 
 /// Why a backend is asked.
@@ -111,6 +161,41 @@ impl Record {
                 .is_some_and(|next| next <= now)
                 .then_some(Why::Drift),
         }
+    }
+
+    /// Another wish is sent than the one that was served, so what was served is not known to hold any more, whatever becomes of the new
+    /// one: who takes the change back asks, too.
+    pub fn doubt(&mut self, now: Instant) {
+        if let Some(served) = &mut self.served {
+            served.next_look = Some(now);
+        }
+    }
+
+    /// The end of the load balancer is asked for. Who wants it again begins anew.
+    pub fn begin_removal(&mut self) {
+        self.served = None;
+        self.valid = None;
+    }
+
+    /// Remembers a wish that could be read. The end that may have been begun is no longer wanted.
+    pub fn wanted(&mut self, wanted: &Wanted, service: [u8; 32]) {
+        let wanted = wanted.clone();
+        self.valid = Some(Valid { wanted, service });
+        self.refusals.clear();
+        self.removal_announced = false;
+    }
+
+    /// Whether the API server keeps the modes of these addresses, as far as it was seen.
+    pub fn ip_modes(&self, ingress: &[Reached]) -> IpModes {
+        match &self.modes_dropped {
+            Some(dropped) if dropped == ingress => IpModes::Dropped,
+            Some(_) | None => IpModes::Kept,
+        }
+    }
+
+    /// The API server dropped the modes of these addresses.
+    pub fn saw_modes_dropped(&mut self, ingress: &[Reached]) {
+        self.modes_dropped = Some(ingress.to_vec());
     }
 
     /// What is left to know when nothing of the Service is ours any more: how old a watch may be.
@@ -177,35 +262,50 @@ impl Record {
         (!same).then_some(asked)
     }
 
-    /// The notices that were not told yet. Those that no longer hold may be told again later.
-    pub fn news(&mut self, notices: impl IntoIterator<Item = Notice>) -> Vec<Notice> {
-        let holds: BTreeSet<_> = notices.into_iter().collect();
-        let news = holds.difference(&self.told).cloned().collect();
-        self.told = holds;
+    /// The notices that were not told lately. Those that no longer hold may be told again later.
+    pub fn news(&mut self, notices: impl IntoIterator<Item = Notice>, now: Instant) -> Vec<Notice> {
+        let before = std::mem::take(&mut self.told);
+        let mut news = Vec::new();
+        for notice in notices {
+            let told = before
+                .get(&key(&notice))
+                .filter(|at| !needs_reminder(&notice, **at, now));
+            let at = told.copied().unwrap_or(now);
+            let is_first = self.told.insert(key(&notice), at).is_none();
+            if is_first && told.is_none() {
+                news.push(notice);
+            }
+        }
         news
     }
 
     /// The same while a backend is still at work: what it told in between counts as told until it ends.
-    pub fn news_meanwhile(&mut self, notices: impl IntoIterator<Item = Notice>) -> Vec<Notice> {
-        notices
-            .into_iter()
-            .filter(|notice| self.told.insert(notice.clone()))
-            .collect()
-    }
-
-    /// Whether a fault is another one than before.
-    pub fn is_new_fault(&mut self, text: &str) -> bool {
-        let new = self.fault.as_deref() != Some(text);
-        if new {
-            self.fault = Some(text.to_owned());
+    pub fn news_meanwhile(&mut self, notices: impl IntoIterator<Item = Notice>, now: Instant) -> Vec<Notice> {
+        let mut news = Vec::new();
+        for notice in notices {
+            let told = self.told.get(&key(&notice));
+            if told.is_none_or(|at| needs_reminder(&notice, *at, now)) {
+                self.told.insert(key(&notice), now);
+                news.push(notice);
+            }
         }
-        new
+        news
     }
 
-    /// The last fault is over. Whether there was one.
+    /// Whether a fault was not told lately. Times in its text make no difference.
+    pub fn is_new_fault(&mut self, text: &str, now: Instant) -> bool {
+        self.faults.is_new(text, now)
+    }
+
+    /// The same for what is wrong with the Service itself, which lasts while its backend does well.
+    pub fn is_new_refusal(&mut self, text: &str, now: Instant) -> bool {
+        self.refusals.is_new(text, now)
+    }
+
+    /// The last faults are over. Whether there was one.
     pub fn recovered(&mut self) -> bool {
         self.waiting_since = None;
-        self.fault.take().is_some()
+        self.faults.clear()
     }
 
     /// How long something is waited for, counted from the first time that this is asked.
@@ -217,10 +317,24 @@ impl Record {
     pub fn is_blank(&self) -> bool {
         self.asked.is_none()
             && self.served.is_none()
-            && self.fault.is_none()
+            && self.faults.0.is_empty()
+            && self.refusals.0.is_empty()
             && self.told.is_empty()
             && self.written.is_none()
     }
+}
+
+/// A notice as it is recognised: times in it make no difference.
+fn key(notice: &Notice) -> Notice {
+    Notice {
+        text: essence(&notice.text),
+        ..notice.clone()
+    }
+}
+
+/// Trouble is told again while it lasts, what is only worth knowing is not.
+fn needs_reminder(notice: &Notice, at: Instant, now: Instant) -> bool {
+    notice.warning && is_due_again(at, now)
 }
 
 /// The version of an object as a number, by which its versions are in order.

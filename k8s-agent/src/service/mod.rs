@@ -2,6 +2,7 @@
 //!
 //! | file | duty |
 //! | --- | --- |
+//! | [`texts`] | how texts for people are cut and compared |
 //! | [`annotations`] | the table of annotations, and their strict reading |
 //! | [`intent`] | which Services are ours, and what one wants |
 //! | [`choice`] | which backend serves it |
@@ -30,6 +31,7 @@ pub mod members;
 pub mod orphans;
 pub mod status;
 pub mod sync;
+pub mod texts;
 
 use std::sync::Arc;
 

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::annotations::{ID, IP_ASSOCIATED, NETWORK_ID, SERVED_BY};
 use super::backend::{BackendName, Outputs, Reached};
 use super::intent::{Ending, FINALIZER, has_finalizer};
+use super::texts::essence;
 
 /// Type of the condition that says whether a load balancer is what its Service asks for. It is only written where there
 /// was something to say; no condition means the same as a true one.
@@ -67,18 +68,28 @@ pub fn claim(service: &Service) -> Option<Value> {
     Some(json!({ "metadata": metadata }))
 }
 
-/// Shows what was made.
-pub fn settled(service: &Service, shown: &Shown, ip_modes: IpModes, now: &Time) -> Option<Value> {
+/// Shows what was made. Where it is not all that the Service asks for, the condition says why.
+pub fn settled(
+    service: &Service,
+    shown: &Shown,
+    trouble: Option<&Trouble>,
+    ip_modes: IpModes,
+    now: &Time,
+) -> Option<Value> {
     let mut patch = Patch::of(service);
     let wanted = ingress_of(shown);
     let new_ingress = !same_ingress(stored_ingress(service), &wanted, ip_modes);
     if new_ingress {
         patch.ingress(&wanted);
     }
-    match stored_condition(service) {
-        Some(condition) if condition.status != "True" => patch.condition(&well(now)),
-        None if new_ingress => patch.condition(&well(now)),
-        Some(_) | None => {}
+    let condition = match (trouble, stored_condition(service)) {
+        (Some(trouble), _) => unwell(service, trouble, now),
+        (None, Some(condition)) if condition.status != "True" => Some(well(now)),
+        (None, None) if new_ingress => Some(well(now)),
+        (None, Some(_) | None) => None,
+    };
+    if let Some(condition) = &condition {
+        patch.condition(condition);
     }
     patch.annotations(shown.outputs.as_ref(), shown.served_by);
     patch.finish()
@@ -86,24 +97,20 @@ pub fn settled(service: &Service, shown: &Shown, ip_modes: IpModes, now: &Time) 
 
 /// Says what is wrong. The status of an address that still serves is left as it is.
 pub fn troubled(service: &Service, trouble: &Trouble, now: &Time) -> Option<Value> {
-    let stored = stored_condition(service);
-    if stored.is_some_and(|stored| {
-        stored.status == "False" && stored.reason == trouble.reason && stored.message == trouble.text
-    }) {
-        return None;
-    }
-    let since = stored
-        .filter(|stored| stored.status == "False")
-        .map_or(now, |stored| &stored.last_transition_time);
     let mut patch = Patch::of(service);
-    patch.condition(&Condition {
-        type_: CONDITION.to_owned(),
-        status: "False".to_owned(),
-        reason: trouble.reason.clone(),
-        message: trouble.text.clone(),
-        last_transition_time: since.clone(),
-        observed_generation: None,
-    });
+    patch.condition(&unwell(service, trouble, now)?);
+    patch.finish()
+}
+
+/// Whether our condition is there.
+pub fn has_condition(service: &Service) -> bool {
+    stored_condition(service).is_some()
+}
+
+/// Takes our condition from a Service that is nothing to us any more.
+pub fn forgotten(service: &Service) -> Option<Value> {
+    let mut patch = Patch::of(service);
+    patch.drop_condition();
     patch.finish()
 }
 
@@ -120,12 +127,7 @@ pub fn released(service: &Service, ending: Ending) -> Option<Value> {
                     .status
                     .insert("loadBalancer".to_owned(), json!({ "ingress": null }));
             }
-            if stored_condition(service).is_some() {
-                patch.status.insert(
-                    "conditions".to_owned(),
-                    json!([{ "type": CONDITION, "$patch": "delete" }]),
-                );
-            }
+            patch.drop_condition();
         }
         // The status is another controller's, or there is no Service any more.
         Ending::ClassChanged | Ending::Vanished => {}
@@ -239,6 +241,25 @@ fn well(now: &Time) -> Condition {
     }
 }
 
+/// The condition that says what is wrong; nothing if it is there. Times in the text make no difference.
+fn unwell(service: &Service, trouble: &Trouble, now: &Time) -> Option<Condition> {
+    let stored = stored_condition(service).filter(|stored| stored.status == "False");
+    if stored.is_some_and(|stored| {
+        stored.reason == trouble.reason && essence(&stored.message) == essence(&trouble.text)
+    }) {
+        return None;
+    }
+    let since = stored.map_or(now, |stored| &stored.last_transition_time);
+    Some(Condition {
+        type_: CONDITION.to_owned(),
+        status: "False".to_owned(),
+        reason: trouble.reason.clone(),
+        message: trouble.text.clone(),
+        last_transition_time: since.clone(),
+        observed_generation: None,
+    })
+}
+
 fn guarded(service: &Service) -> Map<String, Value> {
     service
         .metadata
@@ -276,6 +297,15 @@ impl<'a> Patch<'a> {
 
     fn condition(&mut self, condition: &Condition) {
         self.status.insert("conditions".to_owned(), json!([condition]));
+    }
+
+    fn drop_condition(&mut self) {
+        if has_condition(self.service) {
+            self.status.insert(
+                "conditions".to_owned(),
+                json!([{ "type": CONDITION, "$patch": "delete" }]),
+            );
+        }
     }
 
     fn drop_finalizer(&mut self) {

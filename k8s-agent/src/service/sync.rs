@@ -6,6 +6,7 @@
 
 mod ensure;
 mod interrupts;
+mod refusal;
 mod removal;
 mod writes;
 
@@ -20,14 +21,14 @@ use proto::{Fault, FaultKind};
 use runtime::clock;
 use tracing::Instrument as _;
 
-use super::annotations::{self, Problem};
+use super::annotations;
 use super::backend::{Backend, Backends, Notice};
 use super::choice::Offer;
 use super::controller::Pace;
 use super::intent::{self, Circumstances, Ending, Intent, Rules};
 use super::ledger::{Key, Record};
 use super::members::{self, Machine, Members};
-use super::status::{IpModes, Trouble, camel};
+use super::status::camel;
 use crate::broker::{Broker, is_silence};
 use crate::election::Leadership;
 use crate::events::{Kind, Reason, Recorder, Subject};
@@ -87,8 +88,6 @@ pub struct Memory {
     unanswered: Mutex<HashMap<Key, Silent>>,
     /// Keys whose next look does not care whether the wish rests.
     urgent: Mutex<HashSet<Key>>,
-    /// An API server was seen to drop `ipMode`.
-    ip_modes_dropped: std::sync::atomic::AtomicBool,
 }
 
 impl Memory {
@@ -122,16 +121,6 @@ impl Memory {
         if record.is_blank() {
             self.records.lock().remove(key);
         }
-    }
-
-    fn ip_modes(&self) -> IpModes {
-        let dropped = self.ip_modes_dropped.load(std::sync::atomic::Ordering::Relaxed);
-        if dropped { IpModes::Dropped } else { IpModes::Kept }
-    }
-
-    fn saw_ip_modes_dropped(&self) {
-        self.ip_modes_dropped
-            .store(true, std::sync::atomic::Ordering::Relaxed);
     }
 }
 
@@ -202,7 +191,8 @@ impl<C: Backend, K: Backend> Syncer<C, K> {
             .unwrap_or(USUAL_DRIFT_PERIOD)
     }
 
-    fn circumstances(&self, service: &Service) -> Circumstances {
+    /// What the broker says of the network that a Service would use.
+    fn offer(&self, service: &Service) -> Offer {
         let asked = service
             .metadata
             .annotations
@@ -211,13 +201,9 @@ impl<C: Backend, K: Backend> Syncer<C, K> {
             .map(|name| name.trim())
             .unwrap_or_default();
         let description = self.broker.as_ref().and_then(Broker::description);
-        let offer = description.map_or(Offer::Unknown, |description| {
+        description.map_or(Offer::Unknown, |description| {
             Offer::of(&description.networks, asked)
-        });
-        Circumstances {
-            keepalived_holds: self.backends.keepalived_holds(service),
-            offer,
-        }
+        })
     }
 }
 
@@ -248,61 +234,24 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         if self.record.is_behind(&service, clock::now()) {
             return Outcome::After(BEHIND_RETRY).into();
         }
-        match intent::of(&service, &self.syncer.rules, self.syncer.circumstances(&service)) {
+        let intent = intent::of(&service, &self.syncer.rules, self.circumstances(&service));
+        match intent {
             Intent::Ensure(wanted) => self.ensure(service, *wanted).await,
             Intent::Remove(removal) => self.remove(&service, removal).await,
-            Intent::Refuse(problems) => self.refuse(&service, &problems).await,
+            Intent::Refuse(refusal) => self.refuse(service, refusal).await,
             Intent::Wait(why) => self.wait(&service, why).await,
-            Intent::Skip(why) => {
-                tracing::trace!(?why, "left alone");
-                // Somebody took the finalizer off before we were done.
-                if self.record.asked.is_some()
-                    && let Some(unfinished) = self.remove_vanished(&service).await
-                {
-                    return unfinished;
-                }
-                *self.record = Record::default();
-                Outcome::Done.into()
-            }
+            Intent::Skip(why) => self.skip(service, why).await,
         }
     }
 
-    /// A wish that can't be met as it is written. Nothing is asked for, what serves already stays, and one event says why.
-    async fn refuse(&mut self, service: &Service, problems: &[Problem]) -> Looked {
-        let text = problems
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join("; ");
-        if self.record.is_new_fault(&text) {
-            tracing::warn!(fault = %text, "refused");
-            self.tell(service, &Reason::SYNC_LOAD_BALANCER_FAILED, text.clone());
+    fn circumstances(&self, service: &Service) -> Circumstances<'_> {
+        Circumstances {
+            keepalived_holds: self.syncer.backends.keepalived_holds(service),
+            offer: self.syncer.offer(service),
+            served_by: self.record.backend,
+            asked: self.record.asked.is_some(),
+            behind_host_name: &self.record.behind_host_name,
         }
-        self.show_trouble(
-            service,
-            &Trouble {
-                reason: "InvalidService".to_owned(),
-                text,
-            },
-        )
-        .await;
-        Outcome::Parked.into()
-    }
-
-    async fn wait(&mut self, service: &Service, why: &str) -> Looked {
-        if self.record.is_new_fault(why) {
-            tracing::info!(fault = %why, "waits");
-        }
-        self.unanswered(Silent::Broker);
-        // Right after the start the broker has not been asked yet, which is no news.
-        if self.record.waiting(clock::now()) >= CHOICE_RETRY {
-            let trouble = Trouble {
-                reason: "WaitingForBroker".to_owned(),
-                text: why.to_owned(),
-            };
-            self.show_trouble_if_new(service, &trouble).await;
-        }
-        Outcome::After(CHOICE_RETRY).into()
     }
 
     /// What a fault means for the queue. A fault that only a change can mend is looked at again all the same, seldom: the
@@ -350,6 +299,12 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     fn waited_too_long(&mut self) -> bool {
         self.record.waiting(clock::now()) >= self.syncer.pace.patience
     }
+}
+
+/// A fault as it is recognised when it comes again.
+fn signature(fault: &Fault) -> String {
+    let field = fault.field.as_deref().unwrap_or_default();
+    format!("{} {} {field} {}", fault.kind.word(), fault.reason, fault.text)
 }
 
 /// The reason word of a condition for a fault.

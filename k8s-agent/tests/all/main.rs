@@ -22,5 +22,7 @@ mod reference;
 mod service_backends;
 mod service_end;
 mod service_nodes;
+mod service_reverts;
 mod service_serving;
+mod service_trouble;
 mod service_world;

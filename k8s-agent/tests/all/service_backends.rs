@@ -89,6 +89,36 @@ async fn a_published_address_keeps_its_backend_and_an_event_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_edit_of_the_record_moves_nobody_and_is_corrected() {
+    let (world, pool) = world().await;
+    world.api.create("services", service("web"));
+    let ip = world.served("web").await;
+    world.told("web", "EnsuredLoadBalancer").await;
+    let edit = |web: &mut Value| {
+        web["metadata"]["annotations"][format!("{PREFIX}served-by")] = json!("keepalived");
+    };
+    world.api.change("services", "web", edit);
+    let corrected = |api: &FakeApiServer| {
+        let web = api.get("services", "web")?;
+        (web["metadata"]["annotations"][format!("{PREFIX}served-by")] == json!("cloud")).then_some(())
+    };
+    world.api.wait_for("the record is corrected", corrected).await;
+    world.settles().await;
+    world.shows("web", &ip).await;
+    assert!(pool.asked().is_empty());
+    assert!(world.broker.heard().deletes.is_empty());
+    world.api.change("services", "web", |web| {
+        edit(web);
+        web["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    let delete = world
+        .broker
+        .wait_for("a delete", |heard| heard.deletes.first().cloned())
+        .await;
+    assert_eq!(delete.published, [ip], "it is the cloud's");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_backend_began_goes_before_another_one_is_asked() {
     let (world, pool) = world().await;
     world.broker.on_ensure(|_| {

@@ -55,7 +55,29 @@ fn judge_after(
     let now = start + Duration::from_secs(seconds);
     let asked = history.observe(nodes, now);
     let answers = asked.into_iter().map(|(uid, _)| (uid, answer.clone())).collect();
-    history.judge(nodes, &answers, Some("scope"), (&RULES, now))
+    judge(history, nodes, &answers, at(now, Some("scope")))
+}
+
+fn at(now: Instant, scope: Option<&str>) -> Moment<'_> {
+    Moment {
+        rules: &RULES,
+        scope,
+        now,
+    }
+}
+
+/// Judges, and every deletion comes about.
+fn judge(
+    history: &mut History,
+    nodes: &[Sight],
+    answers: &HashMap<String, Presence>,
+    moment: Moment<'_>,
+) -> Vec<Verdict> {
+    let verdicts = history.judge(nodes, answers, moment);
+    for _ in verdicts.iter().filter(|it| matches!(it, Verdict::Delete(_))) {
+        history.deleted(moment.now);
+    }
+    verdicts
 }
 
 fn start() -> Instant {
@@ -98,7 +120,7 @@ fn a_ready_node_is_believed_and_not_the_cloud(
         "it is not even asked for"
     );
     let answers = [("a".to_owned(), presence)].into();
-    assert_eq!(history.judge(&[sight], &answers, None, (&RULES, now)), [expected]);
+    assert_eq!(history.judge(&[sight], &answers, at(now, None)), [expected]);
 }
 
 #[test]
@@ -201,6 +223,26 @@ fn no_more_than_ten_are_deleted_in_a_minute() {
 }
 
 #[test]
+fn a_deletion_that_failed_costs_no_other_node_its_turn() {
+    let (mut history, now) = (History::default(), start());
+    let all = nodes(30, 100);
+    let deleted = |verdicts: Vec<Verdict>| {
+        verdicts
+            .iter()
+            .filter(|it| matches!(it, Verdict::Delete(_)))
+            .count()
+    };
+    history.observe(&all, now);
+    let answers: HashMap<_, _> = all.iter().map(|node| (node.uid.clone(), gone())).collect();
+    let after = |seconds| at(now + Duration::from_secs(seconds), Some("scope"));
+    assert_eq!(deleted(history.judge(&all, &answers, after(31))), 10);
+    // kube-apiserver refused all but one.
+    history.deleted(now + Duration::from_secs(31));
+    assert_eq!(deleted(history.judge(&all, &answers, after(36))), 9);
+    assert_eq!(deleted(history.judge(&all, &answers, after(91))), 10);
+}
+
+#[test]
 fn time_alone_does_not_release_the_brake_and_fewer_nodes_do() {
     let (mut history, now) = (History::default(), start());
     let held = |verdicts: Vec<Verdict>| {
@@ -261,12 +303,11 @@ fn a_machine_seen_in_another_scope_does_not_count_as_gone(
     history.judge(
         &all,
         &[("a".to_owned(), machine(Power::Running))].into(),
-        Some("one"),
-        (&RULES, now),
+        at(now, Some("one")),
     );
     let later = now + Duration::from_secs(31);
     history.observe(&all, later);
-    let verdicts = history.judge(&all, &[("a".to_owned(), gone())].into(), scope, (&RULES, later));
+    let verdicts = history.judge(&all, &[("a".to_owned(), gone())].into(), at(later, scope));
     let expected = if deleted {
         Verdict::Delete(Proof::example())
     } else {
@@ -302,7 +343,7 @@ proptest! {
                 2 => unknown(Why::NotYet),
                 _ => gone(),
             })).collect::<HashMap<_, _>>();
-            let verdicts = history.judge(&sights, &answers, Some("scope"), (&RULES, now));
+            let verdicts = judge(&mut history, &sights, &answers, at(now, Some("scope")));
             let since = not_ready_since.values().map(|since| *since + RULES.grace).filter(|since| *since <= now);
             let lately = since.filter(|since| now - *since <= RULES.brake_window).count();
             for (sight, verdict) in sights.iter().zip(&verdicts) {

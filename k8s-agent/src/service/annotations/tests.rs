@@ -3,12 +3,16 @@ use rstest::rstest;
 use super::*;
 
 fn read(pairs: &[(&str, &str)]) -> Result<Settings, Vec<Problem>> {
-    Settings::read(
-        &pairs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect(),
-    )
+    let annotations = pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    let (settings, problems) = Settings::read(&annotations);
+    if problems.is_empty() {
+        Ok(settings)
+    } else {
+        Err(problems.first().to_vec())
+    }
 }
 
 fn listed(networks: &[&str]) -> Networks {
@@ -76,6 +80,37 @@ fn networks_that_are_refused(#[case] value: &str) {
             field(annotation)
         );
     }
+}
+
+#[rstest]
+#[case::commas_alone(",".repeat(262_000))]
+#[case::one_too_many(vec!["10.0.0.0/8"; MAX_NETWORKS + 1].join(","))]
+fn a_list_too_long_to_be_read_is_one_short_problem(#[case] value: String) {
+    let annotations = BTreeMap::from([(SOURCE_CIDRS.to_owned(), value)]);
+    let (settings, problems) = Settings::read(&annotations);
+    assert_eq!(problems.first().len(), 1);
+    assert!(problems.first()[0].text.contains("at most 500"), "{problems}");
+    assert!(problems.to_string().len() < 250, "{problems}");
+    assert_eq!(settings.source_cidrs, Networks::Unset, "nothing of it was parsed");
+    let longest = vec!["10.0.0.0/8"; MAX_NETWORKS].join(",");
+    assert!(read(&[(SOURCE_CIDRS, &longest)]).is_ok());
+}
+
+#[test]
+fn many_problems_are_counted_and_long_values_are_cut() {
+    let longest = "ß".repeat(30_000);
+    let value = vec![longest.as_str(); 4].join(",") + &",".repeat(400);
+    let annotations = BTreeMap::from([
+        (SOURCE_CIDRS.to_owned(), value),
+        (ALGORITHM.to_owned(), longest.clone()),
+        (HOSTNAME.to_owned(), longest.clone()),
+        (KEEP_IP.to_owned(), longest),
+    ]);
+    let (_, problems) = Settings::read(&annotations);
+    assert_eq!(problems.first().len(), 10);
+    let text = problems.to_string();
+    assert!(text.len() < 4000, "{} bytes", text.len());
+    assert!(text.ends_with("more problems"), "{text}");
 }
 
 #[rstest]

@@ -6,13 +6,14 @@ use proto::v1::WishPort;
 use proto::v1::wish_port::Protocol;
 
 use crate::events::Reason;
-use crate::service::annotations::{self, Problem};
+use crate::service::annotations::{self, Problem, Problems};
 use crate::service::backend::{BackendName, Notice};
+use crate::service::members::enumerate;
 
 /// What the ports of a Service come to.
 pub(super) struct Ports {
     pub(super) wish: Vec<WishPort>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Problems,
     pub(super) notices: Vec<Notice>,
 }
 
@@ -21,7 +22,7 @@ pub(super) fn of(spec: &ServiceSpec, proxy_protocol: bool, backend: BackendName)
     let ports = spec.ports.as_deref().unwrap_or_default();
     let mut result = Ports {
         wish: Vec::with_capacity(ports.len()),
-        problems: Vec::new(),
+        problems: Problems::default(),
         notices: Vec::new(),
     };
     if ports.is_empty() {
@@ -106,7 +107,7 @@ fn without_proxy_protocol(ports: &[WishPort]) -> Option<Notice> {
         Notice::of(
             &Reason::PROXY_PROTOCOL_IGNORED,
             annotations::field(annotations::PROXY_PROTOCOL),
-            format!("holds for TCP ports only, not for {}", names.join(", ")),
+            format!("holds for TCP ports only, not for {}", enumerate(&names)),
         )
     })
 }

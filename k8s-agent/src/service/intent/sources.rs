@@ -6,12 +6,13 @@ use ipnet::{IpNet, Ipv4Net};
 use k8s_openapi::api::core::v1::ServiceSpec;
 
 use crate::events::Reason;
-use crate::service::annotations::{self, Networks, Problem, Settings};
+use crate::service::annotations::{self, Networks, Problem, Problems, Settings};
 use crate::service::backend::Notice;
+use crate::service::members::enumerate;
 
 /// The merged list; empty is everybody.
 pub(super) struct Sources {
-    pub(super) networks: Result<BTreeSet<Ipv4Net>, Vec<Problem>>,
+    pub(super) networks: Result<BTreeSet<Ipv4Net>, Problems>,
     pub(super) notices: Vec<Notice>,
 }
 
@@ -19,7 +20,7 @@ pub(super) struct Sources {
 /// annotation is the other; a client must be let in by both.
 pub(super) fn of(spec: &ServiceSpec, settings: &Settings) -> Sources {
     let mut merge = Merge {
-        problems: Vec::new(),
+        problems: Problems::default(),
         notices: Vec::new(),
     };
     let ranges = merge.ranges(spec, settings);
@@ -54,7 +55,7 @@ pub(super) fn of(spec: &ServiceSpec, settings: &Settings) -> Sources {
 }
 
 struct Merge {
-    problems: Vec<Problem>,
+    problems: Problems,
     notices: Vec<Notice>,
 }
 
@@ -70,6 +71,11 @@ impl Merge {
                     &annotations::field(annotations::SOURCE_RANGES),
                 ),
             };
+        }
+        if let Some(text) = annotations::too_many(field.len()) {
+            self.problems
+                .push(Problem::new("spec.loadBalancerSourceRanges", text));
+            return None;
         }
         let mut networks = Vec::with_capacity(field.len());
         for (index, entry) in field.iter().enumerate() {
@@ -122,7 +128,7 @@ impl Merge {
             self.notices.push(Notice::of(
                 &Reason::SOURCE_RANGES_IGNORED,
                 field,
-                format!("{} left out, since the address is IPv4", ipv6.join(", ")),
+                format!("{} left out, since the address is IPv4", enumerate(&ipv6)),
             ));
         }
         Some(ipv4)

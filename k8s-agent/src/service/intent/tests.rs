@@ -19,10 +19,13 @@ fn rules(running: Running) -> Rules {
     }
 }
 
-fn circumstances() -> Circumstances {
+fn circumstances() -> Circumstances<'static> {
     Circumstances {
         keepalived_holds: Holds::No,
         offer: Offer::Unknown,
+        served_by: None,
+        asked: false,
+        behind_host_name: &[],
     }
 }
 
@@ -76,10 +79,14 @@ fn ensured(intent: Intent) -> Wanted {
 }
 
 fn refused(intent: Intent) -> Vec<Problem> {
-    let Intent::Refuse(problems) = intent else {
+    refusal(intent).problems.first().to_vec()
+}
+
+fn refusal(intent: Intent) -> Refusal {
+    let Intent::Refuse(refusal) = intent else {
         panic!("not refused: {intent:?}")
     };
-    problems
+    refusal
 }
 
 fn word(intent: &Intent) -> &'static str {
@@ -119,8 +126,21 @@ fn finalizer() -> Value {
     "remove: deleted")]
 #[case::s_168_deleted_without_our_finalizer(
     json!({"metadata": {"deletionTimestamp": NOW, "finalizers": ["example/other"]}}), "skip")]
-#[case::s_169_class_of_somebody_else_with_our_finalizer(
-    json!({"metadata": finalizer(), "spec": {"loadBalancerClass": "example.com/lb"}}), "remove: class")]
+#[case::class_of_somebody_else_with_the_finalizer_of_all_controllers(
+    json!({"metadata": finalizer(), "spec": {"loadBalancerClass": "example.com/lb"}}), "skip")]
+#[case::class_of_somebody_else_deleted(
+    json!({"metadata": {"deletionTimestamp": NOW, "finalizers": [FINALIZER]},
+           "spec": {"loadBalancerClass": "example.com/lb"}}), "skip")]
+#[case::s_169_class_of_somebody_else_with_our_outputs(
+    json!({"metadata": {"finalizers": [FINALIZER], "annotations": {annotations::ID: "ip-1"}},
+           "spec": {"loadBalancerClass": "example.com/lb"}}), "remove: class")]
+#[case::class_of_somebody_else_with_our_record(
+    json!({"metadata": {"finalizers": [FINALIZER], "annotations": {annotations::SERVED_BY: "keepalived"}},
+           "spec": {"loadBalancerClass": "example.com/lb"}}), "remove: class")]
+#[case::class_of_somebody_else_with_our_outputs_deleted(
+    json!({"metadata": {"deletionTimestamp": NOW, "finalizers": [FINALIZER],
+                        "annotations": {annotations::NETWORK_ID: "net-1"}},
+           "spec": {"loadBalancerClass": "example.com/lb"}}), "remove: class")]
 #[case::our_class(json!({"spec": {"loadBalancerClass": CLOUD_CLASS}}), "ensure")]
 #[case::class_of_a_backend_that_does_not_run(json!({"spec": {"loadBalancerClass": KEEPALIVED_CLASS}}), "skip")]
 #[case::no_uid(json!({"metadata": {"uid": ""}}), "skip")]
@@ -130,6 +150,22 @@ fn finalizer() -> Value {
     "remove: deleted")]
 fn which_services_are_ours(#[case] change: Value, #[case] expected: &str) {
     assert_eq!(word(&cloud(&service(change))), expected);
+}
+
+#[test]
+fn a_service_that_this_process_served_is_ours_to_end_also_with_another_class() {
+    let asked = Circumstances {
+        asked: true,
+        ..circumstances()
+    };
+    for deletion in [Value::Null, json!(NOW)] {
+        let moved = service(json!({
+            "metadata": {"finalizers": [FINALIZER], "deletionTimestamp": deletion},
+            "spec": {"loadBalancerClass": "example.com/lb"},
+        }));
+        let intent = of(&moved, &rules(Running::One(BackendName::Cloud)), asked);
+        assert_eq!(word(&intent), "remove: class");
+    }
 }
 
 #[rstest]
@@ -222,6 +258,44 @@ fn everything_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
+fn lists_too_long_to_be_merged_are_refused_unread_and_in_few_words() {
+    let ranges: Vec<_> = (0..100_000_u32)
+        .map(|number| format!("{}/32", std::net::Ipv4Addr::from(number)))
+        .collect();
+    let cidrs = ranges[..15_000].join(",");
+    let change = json!({
+        "metadata": {"annotations": {annotations::SOURCE_CIDRS: cidrs}},
+        "spec": {"loadBalancerSourceRanges": ranges},
+    });
+    let problems = refusal(cloud(&service(change))).problems;
+    assert_eq!(problems.first().len(), 2, "one for each list: {problems}");
+    assert!(problems.to_string().len() < 400, "{problems}");
+    let wrong = json!({"spec": {"loadBalancerSourceRanges": vec!["x".repeat(5000); 400]}});
+    let problems = refusal(cloud(&service(wrong))).problems;
+    assert_eq!(problems.first().len(), 10);
+    assert!(problems.to_string().ends_with("and 390 more problems"));
+    assert!(problems.to_string().len() < 3000);
+    let allowed = json!({"spec": {"loadBalancerSourceRanges": ranges_of(500)}});
+    assert_eq!(ensured(cloud(&service(allowed))).wish.sources.len(), 500);
+}
+
+fn ranges_of(count: u32) -> Vec<String> {
+    (0..count)
+        .map(|number| format!("{}/32", std::net::Ipv4Addr::from(number * 2)))
+        .collect()
+}
+
+#[test]
+fn many_ports_that_can_not_be_had_are_counted() {
+    let ports: Vec<_> = (0..5000)
+        .map(|number| json!({"name": format!("p{number}"), "port": 1 + number, "protocol": "SCTP"}))
+        .collect();
+    let problems = refusal(cloud(&service(json!({"spec": {"ports": ports}})))).problems;
+    assert_eq!(problems.first().len(), 10);
+    assert!(problems.to_string().len() < 3000);
+}
+
+#[test]
 fn keepalived_needs_no_node_ports_and_decides_about_protocols_itself() {
     let wanted = ensured(keepalived(&service(
         json!({"spec": {"ports": [{"port": 9, "protocol": "SCTP"}]}}),
@@ -249,10 +323,13 @@ fn sources(
             Ok(wanted.wish.sources),
             wanted.notices.into_iter().map(|notice| notice.reason).collect(),
         ),
-        Intent::Refuse(problems) => (
-            Err(problems.into_iter().map(|problem| problem.field).collect()),
-            Vec::new(),
-        ),
+        Intent::Refuse(refusal) => {
+            let problems = refusal.problems.first().iter();
+            (
+                Err(problems.map(|problem| problem.field.clone()).collect()),
+                Vec::new(),
+            )
+        }
         other @ (Intent::Remove(_) | Intent::Skip(_) | Intent::Wait(_)) => panic!("{other:?}"),
     }
 }
@@ -478,4 +555,201 @@ fn an_address_is_from_a_pool_where_the_record_or_the_class_says_so(
     #[case] from_pool: bool,
 ) {
     assert_eq!(is_from_pool(&service(change), Running::Both), from_pool);
+}
+
+/// Notices of a Service that is served by the cloud.
+fn notices(change: Value) -> Vec<String> {
+    ensured(cloud(&service(change)))
+        .notices
+        .into_iter()
+        .map(|notice| notice.reason)
+        .collect()
+}
+
+#[test]
+fn udp_members_that_nobody_checks_are_mentioned_where_only_some_nodes_answer() {
+    let udp = json!([{"port": 53, "protocol": "UDP", "nodePort": 30053}]);
+    let with =
+        |policy: &str, ports: &Value| json!({"spec": {"externalTrafficPolicy": policy, "ports": ports}});
+    assert_eq!(notices(with("Local", &udp)), ["LocalTrafficUnchecked"]);
+    assert!(notices(with("Cluster", &udp)).is_empty());
+    let tcp = json!([{"port": 80, "protocol": "TCP", "nodePort": 30080}]);
+    assert!(
+        notices(with("Local", &tcp)).is_empty(),
+        "opening a connection fails there"
+    );
+    assert_eq!(
+        ensured(keepalived(&service(with("Local", &udp)))).notices,
+        [],
+        "keepalived says itself what it can't do"
+    );
+}
+
+#[test]
+fn a_second_family_is_mentioned() {
+    assert_eq!(
+        notices(json!({"spec": {"ipFamilies": ["IPv4", "IPv6"]}})),
+        ["IPv6FamilyIgnored"]
+    );
+    assert_eq!(
+        notices(json!({"spec": {"ipFamilies": ["IPv6", "IPv4"]}})),
+        ["IPv6FamilyIgnored"]
+    );
+    assert!(
+        notices(json!({"spec": {"ipFamilies": ["IPv4"], "ipFamilyPolicy": "PreferDualStack"}})).is_empty()
+    );
+}
+
+#[test]
+fn behind_a_host_name_the_addresses_are_those_that_are_remembered() {
+    let named = service(json!({"status": {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}]}}}));
+    let remembered = ["192.0.2.7".to_owned()];
+    assert_eq!(published(&named, &remembered), remembered);
+    let plain = service(json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.8"}]}}}));
+    assert_eq!(published(&plain, &remembered), ["192.0.2.8"]);
+    assert!(
+        published(&service(json!({})), &remembered).is_empty(),
+        "nothing is published"
+    );
+}
+
+#[rstest]
+#[case::remembered(&["192.0.2.7"], None, &["192.0.2.7"])]
+#[case::asked_for_by_field(&[], Some("192.0.2.8"), &["192.0.2.8"])]
+#[case::memory_wins(&["192.0.2.7"], Some("192.0.2.8"), &["192.0.2.7"])]
+#[case::nothing_known(&[], None, &[])]
+fn a_removal_names_the_address_behind_a_host_name(
+    #[case] remembered: &[&str],
+    #[case] asked: Option<&str>,
+    #[case] expected: &[&str],
+) {
+    let remembered: Vec<_> = remembered.iter().map(|&ip| ip.to_owned()).collect();
+    let gone = service(json!({
+        "metadata": {"deletionTimestamp": NOW, "finalizers": [FINALIZER]},
+        "spec": {"loadBalancerIP": asked},
+        "status": {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}]}},
+    }));
+    let circumstances = Circumstances {
+        behind_host_name: &remembered,
+        ..circumstances()
+    };
+    let Intent::Remove(Removal { order, .. }) =
+        of(&gone, &rules(Running::One(BackendName::Cloud)), circumstances)
+    else {
+        panic!("not removed")
+    };
+    assert_eq!(order.published, expected);
+}
+
+#[test]
+fn who_serves_is_what_this_process_remembers_and_not_what_the_service_says() {
+    let edited = service(json!({
+        "metadata": {"annotations": {annotations::SERVED_BY: "keepalived"}},
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}},
+    }));
+    let both = rules(Running::Both);
+    let remembered = Circumstances {
+        served_by: Some(BackendName::Cloud),
+        ..circumstances()
+    };
+    assert_eq!(
+        ensured(of(&edited, &both, remembered)).backend,
+        BackendName::Cloud
+    );
+    assert_eq!(
+        ensured(of(&edited, &both, circumstances())).backend,
+        BackendName::Keepalived,
+        "after a restart it is all that is known"
+    );
+}
+
+/// A Service that shows this, with an annotation that can't be read.
+fn unreadable(name: &str, value: &str, ingress: &Value, outputs: bool) -> Service {
+    let mut change = annotated(name, value);
+    if outputs {
+        merge(&mut change, annotated(annotations::ID, "ip-1"));
+    }
+    merge(
+        &mut change,
+        json!({"status": {"loadBalancer": {"ingress": [ingress]}}}),
+    );
+    service(change)
+}
+
+#[rstest]
+#[case::plain(json!({"ip": "192.0.2.7", "ipMode": "VIP"}), true, Some(false))]
+#[case::with_the_header(json!({"ip": "192.0.2.7", "ipMode": "Proxy"}), true, Some(true))]
+#[case::of_a_controller_before(json!({"ip": "192.0.2.7"}), false, Some(false))]
+#[case::host_name_of_a_controller_before(json!({"hostname": "lb.example.com"}), false, Some(false))]
+#[case::mode_is_not_kept(json!({"ip": "192.0.2.7"}), true, None)]
+#[case::host_name(json!({"hostname": "lb.example.com"}), true, None)]
+fn a_word_that_can_not_be_read_changes_no_protocol_of_what_serves(
+    #[case] ingress: Value,
+    #[case] outputs: bool,
+    #[case] proxy_protocol: Option<bool>,
+) {
+    let refusal = refusal(cloud(&unreadable(
+        annotations::PROXY_PROTOCOL,
+        "enabled",
+        &ingress,
+        outputs,
+    )));
+    assert_eq!(refusal.problems.first().len(), 1);
+    let goes_on = refusal
+        .meanwhile
+        .map(|wanted| wanted.wish.ports[0].proxy_protocol);
+    assert_eq!(goes_on, proxy_protocol);
+}
+
+#[rstest]
+#[case::keep_ip(annotations::KEEP_IP, "yes", true)]
+#[case::address(annotations::ADDRESS, "any", true)]
+#[case::algorithm(annotations::ALGORITHM, "random", true)]
+#[case::host_name(annotations::HOSTNAME, "a b", true)]
+#[case::sources(annotations::SOURCE_CIDRS, "10.0.0.0/33", false)]
+#[case::sources_of_kubernetes(annotations::SOURCE_RANGES, "all", false)]
+fn what_serves_goes_on_without_an_annotation_that_lets_nobody_in(
+    #[case] name: &str,
+    #[case] value: &str,
+    #[case] goes_on: bool,
+) {
+    let ingress = json!({"ip": "192.0.2.7", "ipMode": "VIP"});
+    let refusal = refusal(cloud(&unreadable(name, value, &ingress, true)));
+    assert_eq!(refusal.meanwhile.is_some(), goes_on);
+    if let Some(wanted) = refusal.meanwhile {
+        assert_eq!(wanted.wish.keep_address, name == annotations::KEEP_IP);
+        assert_eq!(wanted.wish.requested_address, "");
+        assert!(wanted.writes_outputs);
+    }
+}
+
+#[test]
+fn a_host_name_that_can_not_be_read_leaves_the_one_that_is_shown() {
+    let shown = json!({"hostname": "lb.example.com"});
+    let meanwhile = refusal(cloud(&unreadable(annotations::HOSTNAME, "a b", &shown, true))).meanwhile;
+    assert_eq!(meanwhile.unwrap().hostname.as_deref(), Some("lb.example.com"));
+}
+
+#[test]
+fn what_is_refused_before_it_serves_gets_nothing_meanwhile() {
+    let new = service(annotated(annotations::PROXY_PROTOCOL, "enabled"));
+    assert!(refusal(cloud(&new)).meanwhile.is_none());
+    let mut wrong_port = unreadable(
+        annotations::PROXY_PROTOCOL,
+        "enabled",
+        &json!({"ip": "192.0.2.7"}),
+        false,
+    );
+    wrong_port.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].protocol = Some("SCTP".to_owned());
+    assert!(
+        refusal(cloud(&wrong_port)).meanwhile.is_none(),
+        "its other ports are not known apart"
+    );
+}
+
+#[test]
+fn without_outputs_none_are_written_until_all_can_be_read() {
+    let ingress = json!({"ip": "192.0.2.7"});
+    let before = unreadable(annotations::PROXY_PROTOCOL, "enabled", &ingress, false);
+    assert!(!refusal(cloud(&before)).meanwhile.unwrap().writes_outputs);
 }

@@ -8,8 +8,10 @@ use proto::v1::{Wish, WishPort};
 
 use super::Rules;
 use crate::events::Reason;
-use crate::service::annotations::{self, Problem, Settings, Spread};
+use crate::service::annotations::{self, Problem, Problems, Settings, Spread};
 use crate::service::backend::{BackendName, Notice};
+use crate::service::members::enumerate;
+use crate::service::texts::quoted;
 
 /// Time that the API server puts where a Service with client affinity names none.
 const DEFAULT_AFFINITY_SECONDS: i32 = 10_800;
@@ -18,7 +20,7 @@ const DEFAULT_AFFINITY_SECONDS: i32 = 10_800;
 pub(super) struct Composer<'a> {
     pub(super) settings: &'a Settings,
     pub(super) backend: BackendName,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Problems,
     pub(super) notices: Vec<Notice>,
 }
 
@@ -46,7 +48,7 @@ impl Composer<'_> {
 
     fn ports(&mut self, spec: &ServiceSpec) -> Vec<WishPort> {
         let ports = super::ports::of(spec, self.settings.proxy_protocol, self.backend);
-        self.problems.extend(ports.problems);
+        self.problems.append(ports.problems);
         self.notices.extend(ports.notices);
         ports.wish
     }
@@ -60,7 +62,7 @@ impl Composer<'_> {
         match sources.networks {
             Ok(networks) => networks.iter().map(ToString::to_string).collect(),
             Err(problems) => {
-                self.problems.extend(problems);
+                self.problems.append(problems);
                 Vec::new()
             }
         }
@@ -105,8 +107,10 @@ impl Composer<'_> {
                         &Reason::ADDRESS_HIDDEN,
                         "spec.loadBalancerIP",
                         format!(
-                            "{hidden} is not used, since the annotation {} asks for {address}",
-                            annotations::ADDRESS
+                            "{} is not used, since the annotation {} asks for {}",
+                            quoted(hidden),
+                            annotations::ADDRESS,
+                            quoted(address)
                         ),
                     ));
                 }
@@ -119,7 +123,7 @@ impl Composer<'_> {
             Err(_unparsable) => {
                 self.problems.push(Problem::new(
                     place,
-                    format!("must be an IPv4 address, not {address:?}"),
+                    format!("must be an IPv4 address, not {}", quoted(address)),
                 ));
                 String::new()
             }
@@ -150,6 +154,10 @@ impl Composer<'_> {
                 "has no effect; spec.sessionAffinity: ClientIP keeps a client with one node",
             ));
         }
+        if self.backend == BackendName::Cloud {
+            self.mention_ipv6(spec);
+            self.mention_unchecked_udp(spec);
+        }
         let timeout = spec
             .session_affinity_config
             .as_ref()
@@ -163,6 +171,44 @@ impl Composer<'_> {
                 "spec.sessionAffinityConfig.clientIP.timeoutSeconds",
                 format!(
                     "the load balancer keeps a client with its node without a time limit, not for {seconds} s"
+                ),
+            ));
+        }
+    }
+
+    fn mention_ipv6(&mut self, spec: &ServiceSpec) {
+        let families = spec.ip_families.as_deref().unwrap_or_default();
+        let asks_for = |family: &str| families.iter().any(|asked| asked == family);
+        if asks_for("IPv4") && asks_for("IPv6") {
+            self.notices.push(Notice::of(
+                &Reason::IPV6_FAMILY_IGNORED,
+                "spec.ipFamilies",
+                "asks for IPv6 beside IPv4, and load balancers have IPv4 addresses: clients reach it by IPv4 only",
+            ));
+        }
+    }
+
+    /// A node without a pod of the Service drops what comes in. Connections are not sent there, since opening one fails; for UDP
+    /// nothing looks.
+    fn mention_unchecked_udp(&mut self, spec: &ServiceSpec) {
+        if spec.external_traffic_policy.as_deref() != Some("Local") {
+            return;
+        }
+        let ports: Vec<_> = spec
+            .ports
+            .iter()
+            .flatten()
+            .filter(|port| port.protocol.as_deref() == Some("UDP"))
+            .map(|port| port.port.to_string())
+            .collect();
+        if !ports.is_empty() {
+            self.notices.push(Notice::of(
+                &Reason::LOCAL_TRAFFIC_UNCHECKED,
+                "spec.externalTrafficPolicy",
+                format!(
+                    "Local loses packets of UDP ports ({}) that reach a node without a pod of the Service, since the load balancer does \
+                     not check UDP members; use Cluster, or exclude the nodes by label",
+                    enumerate(&ports)
                 ),
             ));
         }

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::*;
@@ -78,36 +80,113 @@ fn looks_for_drift_are_spread_and_each_service_keeps_its_place() {
 
 #[test]
 fn a_notice_is_told_once_while_it_holds_and_again_when_it_comes_back() {
-    let mut record = Record::default();
+    let (mut record, now) = (Record::default(), start());
     assert_eq!(
-        record.news([notice("a"), notice("b")]),
+        record.news([notice("a"), notice("b")], now),
         [notice("a"), notice("b")]
     );
-    assert_eq!(record.news([notice("a"), notice("b")]), []);
-    assert_eq!(record.news([notice("a")]), []);
-    assert_eq!(record.news([notice("a"), notice("b")]), [notice("b")]);
+    assert_eq!(record.news([notice("a"), notice("b")], now), []);
+    assert_eq!(record.news([notice("a")], now), []);
+    assert_eq!(record.news([notice("a"), notice("b")], now), [notice("b")]);
 }
 
 #[test]
 fn what_a_backend_tells_while_at_work_is_not_told_again_at_its_end() {
-    let mut record = Record::default();
-    assert_eq!(record.news_meanwhile([notice("a")]), [notice("a")]);
-    assert_eq!(record.news_meanwhile([notice("b"), notice("a")]), [notice("b")]);
+    let (mut record, now) = (Record::default(), start());
+    assert_eq!(record.news_meanwhile([notice("a")], now), [notice("a")]);
     assert_eq!(
-        record.news([notice("a"), notice("b"), notice("c")]),
+        record.news_meanwhile([notice("b"), notice("a")], now),
+        [notice("b")]
+    );
+    assert_eq!(
+        record.news([notice("a"), notice("b"), notice("c")], now),
         [notice("c")]
     );
 }
 
 #[test]
 fn a_fault_is_new_once_and_again_after_a_recovery() {
-    let mut record = Record::default();
-    assert!(record.is_new_fault("no answer"));
-    assert!(!record.is_new_fault("no answer"));
-    assert!(record.is_new_fault("refused"));
+    let (mut record, now) = (Record::default(), start());
+    assert!(record.is_new_fault("no answer", now));
+    assert!(!record.is_new_fault("no answer", now));
+    assert!(record.is_new_fault("refused", now));
+    assert!(!record.is_new_fault("no answer", now), "they take turns");
     assert!(record.recovered());
     assert!(!record.recovered());
-    assert!(record.is_new_fault("refused"));
+    assert!(record.is_new_fault("refused", now));
+}
+
+#[test]
+fn a_fault_that_counts_seconds_is_no_news_each_second() {
+    let (mut record, now) = (Record::default(), start());
+    assert!(record.is_new_fault("the router is busy, asking again in 3 s", now));
+    assert!(!record.is_new_fault("the router is busy, asking again in 5 s", now));
+    let counts = |seconds: u32| notice(&format!("waits for {seconds} s"));
+    assert_eq!(record.news([counts(1)], now), [counts(1)]);
+    assert_eq!(record.news([counts(2)], now), []);
+    assert_eq!(record.news_meanwhile([counts(3)], now), []);
+}
+
+#[test]
+fn trouble_that_lasts_is_told_again_before_kubernetes_forgets_its_event() {
+    let (mut record, now) = (Record::default(), start());
+    let soon = now + REMINDER - Duration::from_secs(1);
+    let later = now + REMINDER;
+    assert!(later < now + Duration::from_hours(1));
+    let worth_knowing = || Notice::normal("ProxyProtocolIgnored", "", "b");
+    record.is_new_fault("no answer", now);
+    record.is_new_refusal("spec.ports: is empty", now);
+    record.news([notice("a"), worth_knowing()], now);
+    assert!(!record.is_new_fault("no answer", soon));
+    assert!(!record.is_new_refusal("spec.ports: is empty", soon));
+    assert_eq!(record.news([notice("a"), worth_knowing()], soon), []);
+    assert_eq!(record.news_meanwhile([notice("a")], soon), []);
+    assert!(record.is_new_fault("no answer", later));
+    assert!(record.is_new_refusal("spec.ports: is empty", later));
+    assert_eq!(record.news([notice("a"), worth_knowing()], later), [notice("a")]);
+    assert_eq!(
+        record.news_meanwhile([notice("a")], later),
+        [],
+        "told again a moment ago"
+    );
+}
+
+#[test]
+fn the_faults_that_are_remembered_are_few() {
+    let (mut record, now) = (Record::default(), start());
+    for number in 0..10_000 {
+        record.is_new_fault(&format!("port {number} is taken"), now);
+    }
+    assert!(record.faults.0.len() <= FAULTS);
+}
+
+#[test]
+fn a_wish_that_is_taken_back_before_it_settled_is_asked_for_again() {
+    let now = start();
+    let mut record = served(print(1, 1), Some(now + Duration::from_mins(10)));
+    assert_eq!(record.due(print(1, 1), now), None);
+    record.doubt(now);
+    assert_eq!(record.due(print(1, 1), now), Some(Why::Drift));
+    let mut never = served(print(1, 1), None);
+    never.doubt(now);
+    assert_eq!(never.due(print(1, 1), now), Some(Why::Drift));
+    record.begin_removal();
+    assert_eq!(record.due(print(1, 1), now), Some(Why::First));
+}
+
+#[test]
+fn modes_that_were_dropped_are_not_written_again_for_the_same_addresses_only() {
+    let mut record = Record::default();
+    let reached = |proxy| {
+        [Reached {
+            ip: "192.0.2.1".to_owned(),
+            proxy,
+        }]
+    };
+    record.saw_modes_dropped(&reached(true));
+    assert_eq!(record.ip_modes(&reached(true)), IpModes::Dropped);
+    assert_eq!(record.ip_modes(&reached(false)), IpModes::Kept);
+    assert_eq!(Record::default().ip_modes(&reached(true)), IpModes::Kept);
 }
 
 #[test]
@@ -141,7 +220,7 @@ fn s_15_s_164_the_balancer_of_a_vanished_or_replaced_service_is_left_behind() {
 fn s_23_a_record_is_blank_until_something_is_remembered() {
     let mut record = Record::default();
     assert!(record.is_blank());
-    record.is_new_fault("x");
+    record.is_new_fault("x", start());
     assert!(!record.is_blank());
     assert!(!served(print(1, 1), None).is_blank());
 }

@@ -36,7 +36,7 @@ fn shown(ip: &str) -> Shown {
 }
 
 fn show(service: &Service, shown: &Shown) -> Option<Value> {
-    settled(service, shown, IpModes::Kept, &at(1))
+    settled(service, shown, None, IpModes::Kept, &at(1))
 }
 
 #[test]
@@ -294,8 +294,8 @@ fn an_api_server_that_drops_modes_is_recognised_and_not_asked_again() {
         &with_ingress(json!([{"ip": "192.0.2.1", "ipMode": "Proxy"}])),
         &proxied
     ));
-    assert_eq!(settled(&answer, &proxied, IpModes::Dropped, &at(1)), None);
-    assert!(settled(&answer, &proxied, IpModes::Kept, &at(1)).is_some());
+    assert_eq!(settled(&answer, &proxied, None, IpModes::Dropped, &at(1)), None);
+    assert!(settled(&answer, &proxied, None, IpModes::Kept, &at(1)).is_some());
 }
 
 fn entry(value: Value) -> Vec<LoadBalancerIngress> {
@@ -338,4 +338,66 @@ fn when_two_statuses_are_equal(#[case] one: Value, #[case] other: Value, #[case]
 #[case("", "Fault")]
 fn reason_words_become_one_word(#[case] reason: &str, #[case] expected: &str) {
     assert_eq!(camel(reason), expected);
+}
+
+#[test]
+fn a_service_that_serves_and_asks_for_more_shows_both() {
+    let trouble = Trouble {
+        reason: "InvalidService".to_owned(),
+        text: "spec.ports: is empty".to_owned(),
+    };
+    let show = |service: &Service| {
+        settled(
+            service,
+            &shown("192.0.2.1"),
+            Some(&trouble),
+            IpModes::Kept,
+            &at(1),
+        )
+    };
+    let patch = show(&service(json!({}))).unwrap();
+    assert_eq!(
+        patch["status"]["loadBalancer"]["ingress"][0]["ip"],
+        json!("192.0.2.1")
+    );
+    assert_eq!(patch["status"]["conditions"][0]["status"], json!("False"));
+    assert_eq!(
+        patch["status"]["conditions"][0]["reason"],
+        json!("InvalidService")
+    );
+    let mut said = with_ingress(json!([{"ip": "192.0.2.1"}]));
+    said.status.as_mut().unwrap().conditions = Some(vec![
+        serde_json::from_value(patch["status"]["conditions"][0].clone()).unwrap(),
+    ]);
+    assert_eq!(show(&said), None);
+    let mended = settled(&said, &shown("192.0.2.1"), None, IpModes::Kept, &at(2)).unwrap();
+    assert_eq!(mended["status"]["conditions"][0]["status"], json!("True"));
+}
+
+#[test]
+fn a_condition_that_counts_seconds_is_not_written_each_second() {
+    let waits = |seconds: u32| Trouble {
+        reason: "RouterBusy".to_owned(),
+        text: format!("the router is busy, asking again in {seconds} s"),
+    };
+    let patch = troubled(&service(json!({})), &waits(3), &at(1)).unwrap();
+    let said = service(json!({"status": {"conditions": patch["status"]["conditions"]}}));
+    assert_eq!(troubled(&said, &waits(5), &at(2)), None);
+    let other = Trouble {
+        text: "the router is gone".to_owned(),
+        ..waits(3)
+    };
+    assert!(troubled(&said, &other, &at(2)).is_some());
+}
+
+#[test]
+fn our_condition_is_taken_from_a_service_that_is_nothing_to_us() {
+    let refused = service(json!({"status": {"conditions": [
+        {"type": CONDITION, "status": "False", "reason": "InvalidService", "message": "m",
+         "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}));
+    assert_eq!(
+        forgotten(&refused).unwrap(),
+        json!({"metadata": {"uid": UID}, "status": {"conditions": [{"type": CONDITION, "$patch": "delete"}]}})
+    );
+    assert_eq!(forgotten(&service(json!({}))), None);
 }

@@ -10,13 +10,13 @@ use runtime::clock;
 
 use super::interrupts::is_other_wish;
 use super::writes::{Setback, now};
-use super::{Look, Looked, reason_of};
+use super::{Look, Looked, reason_of, signature};
 use crate::events::Reason;
 use crate::queue::Outcome;
 use crate::service::backend::{self, Answer, Backend, BackendName, EnsureOrder, Notice, Pending, Settled};
-use crate::service::fingerprint::{self, Fingerprint};
+use crate::service::fingerprint::{Fingerprint, members_print, service_print};
 use crate::service::intent::{self, Wanted};
-use crate::service::ledger::{Served, Why, next_look};
+use crate::service::ledger::{Served, Valid, Why, next_look};
 use crate::service::members::{Members, enumerate};
 use crate::service::status::{self, Shown, Trouble, camel};
 
@@ -31,23 +31,57 @@ struct Errand {
     members: Members,
     fingerprint: Fingerprint,
     why: Why,
+    /// Why this is not all that the Service asks for.
+    trouble: Option<Trouble>,
 }
 
 impl<C: Backend, K: Backend> Look<'_, C, K> {
     /// Brings the load balancer and what the Service shows to what is wanted.
     pub(super) async fn ensure(&mut self, service: Arc<Service>, wanted: Wanted) -> Looked {
+        let print = service_print(&service);
+        self.record.wanted(&wanted, print);
+        let valid = Valid {
+            wanted,
+            service: print,
+        };
+        self.serve(service, valid, None).await
+    }
+
+    /// The same for what this Service wants or wanted last. `trouble` says why that is not all that it asks for now.
+    pub(super) async fn serve(
+        &mut self,
+        service: Arc<Service>,
+        valid: Valid,
+        trouble: Option<Trouble>,
+    ) -> Looked {
+        let wanted = valid.wanted;
         // An address that is announced has no members, so a change of the nodes is nothing to it.
         let members = match wanted.backend {
             BackendName::Cloud => self.syncer.members(),
             BackendName::Keepalived => Members::default(),
         };
-        let fingerprint = fingerprint::of(&service, &members.wish);
+        let fingerprint = Fingerprint {
+            service: valid.service,
+            members: members_print(&members.wish),
+        };
         if let Some(left) = self.record.rests(fingerprint, clock::now())
             && !self.urgent
         {
             return Outcome::After(left).into();
         }
-        let looked = self.ensure_now(service, wanted, (members, fingerprint)).await;
+        let looked = match self.record.due(fingerprint, clock::now()) {
+            None => self.repair(service, trouble.as_ref()).await,
+            Some(why) => {
+                let errand = Errand {
+                    wanted,
+                    members,
+                    fingerprint,
+                    why,
+                    trouble,
+                };
+                self.ensure_now(service, errand).await
+            }
+        };
         if let Some(wait) = self.rest_after(looked) {
             self.record.rest(fingerprint, clock::now() + wait);
         }
@@ -64,22 +98,8 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         }
     }
 
-    async fn ensure_now(
-        &mut self,
-        service: Arc<Service>,
-        wanted: Wanted,
-        (members, fingerprint): (Members, Fingerprint),
-    ) -> Looked {
-        let Some(why) = self.record.due(fingerprint, clock::now()) else {
-            return self.repair(service).await;
-        };
-        let errand = Errand {
-            wanted,
-            members,
-            fingerprint,
-            why,
-        };
-        self.announce(&service, why);
+    async fn ensure_now(&mut self, service: Arc<Service>, errand: Errand) -> Looked {
+        self.announce(&service, errand.why);
         self.record.asked = Some(Arc::clone(&service));
         let service = match self.write(Arc::clone(&service), status::claim(&service)).await {
             Ok(service) => service,
@@ -97,14 +117,15 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     }
 
     /// Nothing is to be done but to keep what the Service shows as it should be. No event, and no write if it is.
-    async fn repair(&mut self, service: Arc<Service>) -> Looked {
+    async fn repair(&mut self, service: Arc<Service>, trouble: Option<&Trouble>) -> Looked {
         let Some(served) = &self.record.served else {
             return Outcome::Done.into();
         };
         let wait = served
             .next_look
             .map(|next| next.saturating_duration_since(clock::now()));
-        let patch = status::settled(&service, &served.shown, self.syncer.memory.ip_modes(), &now());
+        let ip_modes = self.record.ip_modes(&served.shown.ingress);
+        let patch = status::settled(&service, &served.shown, trouble, ip_modes, &now());
         if patch.is_some() {
             if let Some(pause) = self.record.repair_pauses(clock::now()) {
                 let again_after = Some(wait.map_or(pause, |wait| wait.min(pause)));
@@ -140,6 +161,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     async fn carry_out(&mut self, mut service: Arc<Service>, errand: &Errand) -> Looked {
         for _ in 0..MOVES {
             let began = clock::now();
+            self.record.doubt(began);
             let Some(answer) = self.ask(&service, errand).await else {
                 return self.interrupted();
             };
@@ -160,10 +182,10 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             let shown = Shown {
                 ingress: settled.ingress.clone(),
                 hostname: errand.wanted.hostname.clone(),
-                outputs: settled.outputs.clone(),
+                outputs: settled.outputs.clone().filter(|_| errand.wanted.writes_outputs),
                 served_by: errand.wanted.record_backend.then_some(errand.wanted.backend),
             };
-            service = match self.show(&service, &shown).await {
+            service = match self.show(&service, &shown, errand.trouble.as_ref()).await {
                 Ok(service) => service,
                 Err(setback) => return self.set_back(&service, setback),
             };
@@ -210,7 +232,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
                 members: errand.members.wish.clone(),
                 ..errand.wanted.wish.clone()
             },
-            published: intent::published(service),
+            published: intent::published(service, &self.record.behind_host_name),
         };
         let asked = self.syncer.backends.ensure(errand.wanted.backend, order);
         tokio::select! {
@@ -219,14 +241,19 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         }
     }
 
-    async fn show(&mut self, service: &Arc<Service>, shown: &Shown) -> Result<Arc<Service>, Setback> {
-        let patch = status::settled(service, shown, self.syncer.memory.ip_modes(), &now());
+    async fn show(
+        &mut self,
+        service: &Arc<Service>,
+        shown: &Shown,
+        trouble: Option<&Trouble>,
+    ) -> Result<Arc<Service>, Setback> {
+        let ip_modes = self.record.ip_modes(&shown.ingress);
+        let patch = status::settled(service, shown, trouble, ip_modes, &now());
         let written = self.write(Arc::clone(service), patch).await?;
+        self.record.behind_host_name = shown.ingress.iter().map(|reached| reached.ip.clone()).collect();
         if status::drops_ip_modes(&written, shown) {
-            tracing::info!(
-                "this kube-apiserver does not keep ipMode in the status of Services (it is older than 1.30)"
-            );
-            self.syncer.memory.saw_ip_modes_dropped();
+            tracing::info!("kube-apiserver did not keep ipMode in the status of the Service, as before 1.30");
+            self.record.saw_modes_dropped(&shown.ingress);
         }
         Ok(written)
     }
@@ -240,7 +267,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         } = found;
         let now = clock::now();
         let recovered = self.record.recovered();
-        let news = self.record.news(errand.notices().chain(notes));
+        let news = self.record.news(errand.notices().chain(notes), now);
         self.tell_all(service, news);
         let addresses: Vec<_> = shown.ingress.iter().map(|reached| reached.ip.as_str()).collect();
         if changes > 0 || self.record.work_announced || recovered {
@@ -285,7 +312,9 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         notes: Vec<Notice>,
     ) -> Looked {
         tracing::debug!(step = %pending.step, reason = %pending.reason, "the backend is at work");
-        let news = self.record.news_meanwhile(errand.notices().chain(notes));
+        let news = self
+            .record
+            .news_meanwhile(errand.notices().chain(notes), clock::now());
         self.tell_all(service, news);
         if self.waited_too_long() {
             let trouble = Trouble {
@@ -299,7 +328,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
 
     async fn failed(&mut self, service: &Service, errand: &Errand, fault: &Fault) -> Looked {
         let unreachable = fault.kind == FaultKind::Unreachable;
-        let new = self.record.is_new_fault(&fault.text);
+        let new = self.record.is_new_fault(&signature(fault), clock::now());
         let text = match &fault.field {
             Some(field) => format!("{field}: {}", fault.text),
             None => fault.text.clone(),
@@ -324,7 +353,8 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             reason: reason_of(fault),
             text,
         };
-        if unreachable {
+        // What is published serves on while somebody is away or busy.
+        if unreachable || fault.kind == FaultKind::Busy {
             self.show_trouble_if_new(service, &trouble).await;
         } else {
             self.show_trouble(service, &trouble).await;

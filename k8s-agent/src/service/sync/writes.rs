@@ -68,7 +68,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         match setback {
             Setback::Gone | Setback::NotLeading => Outcome::Done.into(),
             Setback::Refused(text) => {
-                if self.record.is_new_fault(&text) {
+                if self.record.is_new_fault(&text, clock::now()) {
                     tracing::warn!(fault = %text, "could not be written");
                     self.tell(service, &Reason::SYNC_LOAD_BALANCER_FAILED, text);
                 }
