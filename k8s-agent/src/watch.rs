@@ -106,6 +106,16 @@ impl<K: Watched> Default for Watch<K> {
     }
 }
 
+#[cfg(test)]
+impl<K: Watched> Watch<K> {
+    /// Takes in an object as a running watch would.
+    pub(crate) fn put(&self, object: K) {
+        let mut writer = self.shared.writer.lock().take().unwrap();
+        self.apply(&mut writer, &watcher::Event::Apply(object));
+        *self.shared.writer.lock() = Some(writer);
+    }
+}
+
 impl<K: Watched> Watch<K> {
     /// Calls `listener` for every object that is there and for every change from now on.
     pub fn listen(&self, listener: impl Fn(&Change<K>) + Send + Sync + 'static) {
@@ -357,10 +367,17 @@ mod tests {
         assert!(ranges.len() > MAX_NETWORKS, "still too many");
     }
 
-    #[test]
-    fn a_page_of_the_largest_services_fits_into_memory() {
+    #[tokio::test]
+    async fn services_are_listed_in_pages_that_fit_into_memory() {
+        use kube::client::Body;
+        let (answers, mut asked) = tower_test::mock::pair::<http::Request<Body>, http::Response<Body>>();
+        let api = Api::<Service>::all(kube::Client::new(answers, "default"));
+        let (watch, stop) = (Watch::<Service>::default(), CancellationToken::new());
+        let uri = tokio::select! {
+            () = watch.run(api, stop) => panic!("it watches for good"),
+            asked = asked.next_request() => asked.unwrap().0.uri().to_string(),
+        };
         // The API server stores objects of 1.5 MB.
-        assert!(Service::PAGE * 3 / 2 <= 75);
-        assert!(<Node as Watched>::PAGE <= 100);
+        assert!(uri.contains("limit=50"), "{uri}");
     }
 }

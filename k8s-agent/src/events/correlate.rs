@@ -54,7 +54,51 @@ struct Topic {
     reason: String,
 }
 
-type Same = (Topic, String);
+type Same = (Topic, Key);
+
+/// The text of an event, and whether it stands for several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Text {
+    /// Of one happening.
+    Own(String),
+    /// Of the newest of several that are one event.
+    Combined(String),
+}
+
+/// By what an event is found again. Merged ones are the same whatever their texts are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Own(String),
+    Combined,
+}
+
+impl Text {
+    /// Reads a text as it was judged.
+    fn of(judged: &str) -> Self {
+        match judged.strip_prefix(COMBINED) {
+            Some(newest) => Self::Combined(newest.to_owned()),
+            None => Self::Own(judged.to_owned()),
+        }
+    }
+
+    fn key(&self) -> Key {
+        match self {
+            Self::Own(text) => Key::Own(text.clone()),
+            Self::Combined(_) => Key::Combined,
+        }
+    }
+
+    fn into_string(self) -> String {
+        match self {
+            Self::Own(text) => text,
+            Self::Combined(newest) => {
+                let mut text = format!("{COMBINED}{newest}");
+                truncate(&mut text);
+                text
+            }
+        }
+    }
+}
 
 /// What was written lately.
 #[derive(Debug, Default)]
@@ -69,20 +113,17 @@ impl Correlator {
     pub(super) fn judge(&mut self, mut happening: Happening, now: Instant) -> Write {
         truncate(&mut happening.text);
         let topic = topic_of(&happening);
-        if self.is_noise(&topic, &happening.text, now) {
-            happening.text = format!("{COMBINED}{}", happening.text);
-            truncate(&mut happening.text);
-        }
+        let text = if self.is_noise(&topic, &happening.text, now) {
+            Text::Combined(happening.text)
+        } else {
+            Text::Own(happening.text)
+        };
         if !self.affords(&topic.object, now) {
             return Write::Drop;
         }
-        // Merged events count as one whatever their texts are.
-        let same = if happening.text.starts_with(COMBINED) {
-            COMBINED.to_owned()
-        } else {
-            happening.text.clone()
-        };
-        match self.written.get_mut(&(topic, same)) {
+        let same = (topic, text.key());
+        happening.text = text.into_string();
+        match self.written.get_mut(&same) {
             Some((used, name, count)) => {
                 *used = now;
                 *count = count.saturating_add(1);
@@ -98,12 +139,8 @@ impl Correlator {
 
     /// The event was written under this name.
     pub(super) fn written(&mut self, happening: &Happening, name: String, now: Instant) {
-        let same = if happening.text.starts_with(COMBINED) {
-            COMBINED.to_owned()
-        } else {
-            happening.text.clone()
-        };
-        self.written.insert((topic_of(happening), same), (now, name, 1));
+        let same = (topic_of(happening), Text::of(&happening.text).key());
+        self.written.insert(same, (now, name, 1));
         forget_oldest(&mut self.written, |(used, _, _)| *used);
     }
 

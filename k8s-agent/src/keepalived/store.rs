@@ -12,6 +12,7 @@ use proto::{Advice, Fault, FaultKind};
 
 use super::config_map::{Observed, Patch};
 use crate::apiserver::{self, Explained as _};
+use crate::watch::Watched as _;
 
 /// Name under which the fields that we write are managed.
 const FIELD_MANAGER: &str = "k8s-agent";
@@ -104,9 +105,19 @@ impl Store {
     /// All Services as they are now, not as a watch saw them.
     pub async fn services(&self) -> Result<Vec<Arc<Service>>, Fault> {
         let api: Api<Service> = Api::all(self.client.clone());
-        match api.list(&ListParams::default()).await {
-            Ok(list) => Ok(list.items.into_iter().map(Arc::new).collect()),
-            Err(error) => Err(fault(&error, "list", "services")),
+        let mut params = ListParams::default().limit(Service::PAGE);
+        let mut services = Vec::new();
+        loop {
+            let page = api.list(&params).await;
+            let page = page.map_err(|error| fault(&error, "list", "services"))?;
+            services.extend(page.items.into_iter().map(|mut service| {
+                service.trim();
+                Arc::new(service)
+            }));
+            match page.metadata.continue_ {
+                Some(token) if !token.is_empty() => params.continue_token = Some(token),
+                Some(_) | None => return Ok(services),
+            }
         }
     }
 

@@ -270,7 +270,76 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::args::{CommandLine, Settings};
+    use crate::election::Leadership;
+    use crate::events::Recorder;
+    use crate::metrics::Metrics;
+    use crate::service::backend::{Absent, BackendName};
+    use crate::service::choice::Running;
     use crate::service::intent::FINALIZER;
+    use crate::watch::Watch;
+
+    fn context() -> Context {
+        let argv = [
+            "k8s-agent",
+            "--cloud-provider=external-cloudstack",
+            "--broker=unix:///nowhere/broker.sock",
+        ];
+        let flags = CommandLine::read(argv.map(std::ffi::OsString::from))
+            .unwrap()
+            .flags;
+        let metrics = Metrics::default();
+        let (_, leadership) = Leadership::contested();
+        let (events, _) = Recorder::new(metrics.clone());
+        let away = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("away"))
+        });
+        Context {
+            host: runtime::host::Host::new(),
+            settings: Settings::try_from(flags).unwrap(),
+            client: kube::Client::new(away, "default"),
+            nodes: Watch::default(),
+            services: Watch::default(),
+            broker: None,
+            machines: Machines::default(),
+            events,
+            metrics,
+            leadership,
+            work: tokio_util::task::TaskTracker::new(),
+        }
+    }
+
+    fn node(name: &str) -> k8s_openapi::api::core::v1::Node {
+        serde_json::from_value(json!({"metadata": {"name": name, "uid": name}})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_node_that_comes_while_the_controller_starts_wakes_the_services() {
+        let context = context();
+        context.nodes.put(node("a"));
+        let rules = Rules {
+            running: Running::One(BackendName::Cloud),
+            dialect: proto::v1::Dialect::default(),
+        };
+        let backends = Backends::<Absent, Absent> {
+            cloud: None,
+            keepalived: None,
+        };
+        let controller = Arc::new(Controller::new(&context, rules, backends, Pace::default()));
+        let key = Key {
+            namespace: "default".to_owned(),
+            name: "web".to_owned(),
+        };
+        // A worker looked at it with the node that was there then.
+        controller.syncer.memory.open(&key);
+        context.nodes.put(node("b"));
+        controller.listen(&context);
+        let woken = tokio::select! {
+            () = controller.watch_nodes() => panic!("it watches for good"),
+            woken = tokio::time::timeout(Duration::from_secs(10), controller.queue.take()) => woken,
+        };
+        assert_eq!(woken.map(|taken| taken.key), Ok(key));
+    }
 
     #[expect(clippy::unnecessary_wraps, reason = "a side of a change")]
     #[expect(clippy::needless_pass_by_value, reason = "json! at the call")]

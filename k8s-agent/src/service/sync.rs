@@ -113,7 +113,7 @@ impl Memory {
         self.urgent.lock().insert(key.clone());
     }
 
-    fn open(&self, key: &Key) -> Arc<tokio::sync::Mutex<Record>> {
+    pub(super) fn open(&self, key: &Key) -> Arc<tokio::sync::Mutex<Record>> {
         Arc::clone(self.records.lock().entry(key.clone()).or_default())
     }
 

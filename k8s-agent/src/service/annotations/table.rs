@@ -103,7 +103,8 @@ pub const TABLE: &[Annotation] = &[
         effect: "Lets in clients of these networks only, on every layer that filters: firewall and rule in isolated \
                  networks, rule in VPCs. Where `spec.loadBalancerSourceRanges` (or Kubernetes' own annotation) is set too, \
                  a client must be in both; if no client can be, the Service is refused. An empty value means no \
-                 restriction, and an event says so. IPv6 networks are left out with an event, since addresses are IPv4.",
+                 restriction, and an event says so. IPv6 networks are left out with an event, since addresses are IPv4. At most \
+                 500 networks.",
         change: "In place from CloudStack 4.22 on; below it the rule is replaced, which interrupts the port briefly.",
         example: "192.0.2.0/24,198.51.100.7/32",
     },
@@ -179,7 +180,7 @@ pub const TABLE: &[Annotation] = &[
         kind: Kind::Networks,
         default: "no restriction by this annotation",
         backends: "cloud",
-        effect: "Kubernetes' own annotation, read where `spec.loadBalancerSourceRanges` is empty.",
+        effect: "Kubernetes' own annotation, read where `spec.loadBalancerSourceRanges` is empty. At most 500 networks.",
         change: "As with the field.",
         example: "192.0.2.0/24",
     },
@@ -252,7 +253,7 @@ pub const TABLE: &[Annotation] = &[
         kind: Kind::Word(&["cloud", "keepalived"]),
         default: NOT_SET,
         backends: "cloud, keepalived",
-        effect: "Which backend serves the Service. Only written where both run.",
+        effect: "Which backend serves the Service. Only written where both run, and read only after a restart.",
         change: OUTPUT,
         example: "",
     },

@@ -99,7 +99,7 @@ fn a_list_too_long_to_be_read_is_one_short_problem(#[case] value: String) {
 #[test]
 fn many_problems_are_counted_and_long_values_are_cut() {
     let longest = "ß".repeat(30_000);
-    let value = vec![longest.as_str(); 4].join(",") + &",".repeat(400);
+    let value = [longest.as_str(); 4].join(",") + &",".repeat(400);
     let annotations = BTreeMap::from([
         (SOURCE_CIDRS.to_owned(), value),
         (ALGORITHM.to_owned(), longest.clone()),

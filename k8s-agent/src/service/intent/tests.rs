@@ -260,7 +260,7 @@ fn everything_that_is_wrong_is_said_at_once() {
 #[test]
 fn lists_too_long_to_be_merged_are_refused_unread_and_in_few_words() {
     let ranges: Vec<_> = (0..100_000_u32)
-        .map(|number| format!("{}/32", std::net::Ipv4Addr::from(number)))
+        .map(|number| format!("{}/32", Ipv4Addr::from(number)))
         .collect();
     let cidrs = ranges[..15_000].join(",");
     let change = json!({
@@ -281,7 +281,7 @@ fn lists_too_long_to_be_merged_are_refused_unread_and_in_few_words() {
 
 fn ranges_of(count: u32) -> Vec<String> {
     (0..count)
-        .map(|number| format!("{}/32", std::net::Ipv4Addr::from(number * 2)))
+        .map(|number| format!("{}/32", Ipv4Addr::from(number * 2)))
         .collect()
 }
 

@@ -130,7 +130,7 @@ fn a_fault_that_counts_seconds_is_no_news_each_second() {
 #[test]
 fn trouble_that_lasts_is_told_again_before_kubernetes_forgets_its_event() {
     let (mut record, now) = (Record::default(), start());
-    let soon = now + REMINDER - Duration::from_secs(1);
+    let soon = now + REMINDER.saturating_sub(Duration::from_secs(1));
     let later = now + REMINDER;
     assert!(later < now + Duration::from_hours(1));
     let worth_knowing = || Notice::normal("ProxyProtocolIgnored", "", "b");
