@@ -6,7 +6,7 @@
 //! | [`control_plane`], [`cluster`], [`service`], [`rbac`] | a Kubernetes cluster, its Nodes and Services, the agent's rights |
 //! | [`cloud`], [`proxy`] | the simulator or a real CloudStack, and the counting proxy before it |
 //! | [`processes`], [`product`], [`peers`], [`pki`], [`link`], [`traffic`], [`pool`], [`lab`] | the programs under test and how they are joined |
-//! | [`manifests`] | the one-file manifests |
+//! | [`manifests`], [`rights`] | the one-file manifests, and the page about the agent's rights |
 //! | [`world`], [`runner`] | one scenario's surroundings; running, skipping and counting scenarios |
 //!
 //! Nothing here decides what the product should do: that is what the scenarios say. Programs are started with the
@@ -30,6 +30,7 @@ pub mod processes;
 pub mod product;
 pub mod proxy;
 pub mod rbac;
+pub mod rights;
 pub mod runner;
 pub mod service;
 pub mod settings;

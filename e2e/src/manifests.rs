@@ -1,8 +1,10 @@
 //! The one-file manifests: the parts of a kustomization joined, for people who apply a single file. `make manifests` writes them.
+//! The tests beside hold what must be true of everything in `deploy/`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use serde_json::Value;
 
 use crate::settings::Settings;
 
@@ -31,7 +33,7 @@ pub const ALL: [OneFile; 2] = [
         name: "keepalived-cloud-provider.yaml",
         header: "# The agent with addresses from a pool, in one file: deploy/keepalived joined. Made by `make manifests`.\n",
         folder: "keepalived",
-        parts: &["rbac.yaml", "config-map.yaml", "deployment.yaml"],
+        parts: &["rbac.yaml", "deployment.yaml"],
     },
 ];
 
@@ -54,35 +56,11 @@ impl OneFile {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_one_file_manifest_is_its_parts_joined() {
-        for one in &ALL {
-            let found = std::fs::read_to_string(one.path()).unwrap();
-            assert!(
-                found == one.joined().unwrap(),
-                "deploy/{} is old: make manifests",
-                one.name
-            );
-        }
-    }
-
-    #[test]
-    fn the_parts_are_those_of_the_kustomization() {
-        for one in &ALL {
-            let file = Settings::root()
-                .join("deploy")
-                .join(one.folder)
-                .join("kustomization.yaml");
-            let text = std::fs::read_to_string(file).unwrap();
-            let listed: Vec<_> = text
-                .lines()
-                .filter_map(|line| line.trim().strip_prefix("- "))
-                .collect();
-            assert_eq!(listed, one.parts);
-        }
-    }
+/// The objects in a file of `deploy/`.
+pub fn documents(path: &Path) -> Result<Vec<Value>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    serde_saphyr::from_multiple(&text).with_context(|| format!("{} is no YAML", path.display()))
 }
+
+#[cfg(test)]
+mod tests;

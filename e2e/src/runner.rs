@@ -88,7 +88,7 @@ pub struct Skip {
 }
 
 impl Skip {
-    /// Something that ../shared or a package would bring: where ../shared is present this counts as a failure.
+    /// Something that `E2E_SHARED` or a package would bring: where a real CloudStack is there this counts as a failure.
     pub fn missing(why: impl Into<String>) -> Self {
         Self {
             why: why.into(),

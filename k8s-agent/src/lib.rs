@@ -17,6 +17,7 @@
 pub mod apiserver;
 pub mod args;
 pub mod broker;
+pub mod conditions;
 pub mod context;
 pub mod election;
 pub mod events;

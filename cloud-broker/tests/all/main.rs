@@ -37,6 +37,8 @@ mod server_process;
 #[cfg(test)]
 mod server_real;
 #[cfg(test)]
+mod server_reasons;
+#[cfg(test)]
 mod server_reference;
 #[cfg(test)]
 mod server_support;

@@ -11,7 +11,7 @@ use cloud_broker::describe::rights::{Weight, need};
 use cloud_broker::metrics::{CallLabels, Metrics, RpcLabels};
 use runtime::host::Host;
 
-fn check(page: &str, expected: &str) {
+pub(crate) fn check(page: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../docs/reference")
         .join(page);
@@ -125,8 +125,8 @@ fn the_page_of_findings_is_the_table_of_reasons() {
 #[test]
 fn the_page_of_permissions_is_the_table_of_commands() {
     let head = "# Permissions\n\nCommands of CloudStack's API that the broker calls, and what each is needed for. The role `User` has all of them; the \
-                role that\nthe Kubernetes service gives to clusters in projects has those of the first two groups. This page is made from the \
-                program.\n";
+                role that\nthe Kubernetes service gives to clusters in projects has those of the first two groups. What the agent may do in \
+                Kubernetes:\n[rights](kubernetes-rights.md). This page is made from the program.\n";
     let groups = [
         (Weight::Everything, "Needed"),
         (Weight::Part, "Needed in some networks"),

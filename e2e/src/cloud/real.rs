@@ -57,7 +57,7 @@ impl Server {
             }));
         }
         let Some(programs) = settings.shared("cloudstack") else {
-            let why = "no real CloudStack: neither CLOUDSTACK_API_URL nor ../shared/cloudstack is there";
+            let why = "no real CloudStack: CLOUDSTACK_API_URL is not set, and E2E_SHARED has no cloudstack";
             return Ok(Found::Missing(why.to_owned()));
         };
         let given = settings.cloudstack_state.clone();

@@ -130,7 +130,8 @@ async fn what_the_go_provider_wrote_is_taken_over_without_a_change(world: &World
     let map = Map::fresh(&world.cluster, json!({})).await?;
     let token = administrator(world).await?;
     let old = peers::keepalived(&world.settings, &world.cluster, &token, POOL, &world.dir).await?;
-    let old = old.ok_or_else(|| Skip::missing("keepalived-cloud-provider is not in ../shared/peers"))?;
+    let old = old
+        .ok_or_else(|| Skip::missing("keepalived-cloud-provider is not in the folder peers of E2E_SHARED"))?;
     let mut old = world.watched(old);
     let mut services = Vec::new();
     for name in ["one", "two", "three"] {

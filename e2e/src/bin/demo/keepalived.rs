@@ -97,7 +97,7 @@ fn plan(kubeconfig: std::path::PathBuf) -> Agent {
         identity: None,
         provider: "keepalived".into(),
         quick: true,
-        more: Vec::new(),
+        more: vec!["--leader-elect-resource-name=keepalived-cloud-provider".into()],
         env: env
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))

@@ -30,8 +30,12 @@ pub(crate) async fn start(world: &World, peer: Peer, more: &[&str]) -> Result<Pr
         more,
     };
     let process = peer.start(&world.settings, place).await?;
-    let process =
-        process.ok_or_else(|| Skip::missing(format!("{} is not in ../shared/peers", peer.name())))?;
+    let process = process.ok_or_else(|| {
+        Skip::missing(format!(
+            "{} is not in the folder peers of E2E_SHARED",
+            peer.name()
+        ))
+    })?;
     Ok(world.watched(process))
 }
 
