@@ -125,11 +125,69 @@ fn seconds_in(unit: &str) -> Option<f64> {
     }
 }
 
+/// One row of a page about flags: the flag with the form of its value, its default, and what it means.
+pub fn reference_row(arg: &clap::Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default();
+    let form = names
+        .iter()
+        .map(|name| name.replace('|', "\\|"))
+        .collect::<Vec<_>>();
+    let may_be_bare = arg.get_num_args().is_some_and(|number| number.min_values() == 0);
+    let form = match arg.get_action() {
+        action if !action.takes_values() => String::new(),
+        _ if may_be_bare => "[=true\\|false]".to_owned(),
+        _ => format!(" {}", form.join(" ")),
+    };
+    let defaults = arg.get_default_values().iter();
+    let defaults: Vec<_> = defaults.map(|value| value.to_string_lossy()).collect();
+    let default = Some(defaults.join(",")).filter(|text| !text.is_empty());
+    let default = default.map(|text| format!("`{text}`")).unwrap_or_default();
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let variable = arg
+        .get_env()
+        .map(|name| format!("; also the variable `{}`", name.to_string_lossy()));
+    format!(
+        "| `--{}{form}` | {default} | {}{} |\n",
+        arg.get_long().unwrap_or_default(),
+        help.replace('\n', " "),
+        variable.unwrap_or_default()
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Flags {
+        /// Where to go
+        #[arg(long, value_name = "HERE|THERE", default_value = "here", env = "WAY")]
+        _way: String,
+        /// Whether to go
+        #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = clap::ArgAction::Set)]
+        _go: bool,
+        /// Print and end
+        #[arg(long)]
+        _print: bool,
+    }
+
+    #[rstest]
+    #[case::a_value(
+        "_way",
+        "| `--way HERE\\|THERE` | `here` | Where to go; also the variable `WAY` |\n"
+    )]
+    #[case::a_boolean("_go", "| `--go[=true\\|false]` | `false` | Whether to go |\n")]
+    #[case::a_switch("_print", "| `--print` |  | Print and end |\n")]
+    fn a_row_shows_the_form_the_default_and_the_variable(#[case] id: &str, #[case] row: &str) {
+        let command = <Flags as clap::CommandFactory>::command();
+        let arg = command
+            .get_arguments()
+            .find(|arg| arg.get_id() == id)
+            .expect("a flag");
+        assert_eq!(reference_row(arg), row);
+    }
 
     #[rstest]
     #[case::seconds("30s", 30_000)]

@@ -46,23 +46,9 @@ fn the_page_of_flags_is_the_command_line() {
                 for `-`,\nbooleans only with `=`, durations such as `1m30s`. This page is made from the program.\n\n\
                 | Flag | Default | Meaning |\n| --- | --- | --- |\n";
     let command = Args::command();
-    let row = |arg: &clap::Arg| {
-        let defaults = arg
-            .get_default_values()
-            .iter()
-            .map(|value| format!("`{}`", value.to_string_lossy()));
-        let default = defaults.collect::<Vec<_>>().join(" ");
-        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        format!(
-            "| `--{}` | {default} | {help} |\n",
-            arg.get_long().unwrap_or_default()
-        )
-    };
-    let rows: String = command
-        .get_arguments()
-        .filter(|arg| !arg.is_hide_set())
-        .map(row)
-        .collect();
+    let mut args: Vec<_> = command.get_arguments().filter(|arg| !arg.is_hide_set()).collect();
+    args.sort_by_key(|arg| arg.get_help_heading().unwrap_or_default().to_owned());
+    let rows: String = args.into_iter().map(runtime::flags::reference_row).collect();
     check("broker-flags.md", &format!("{head}{rows}"));
 }
 

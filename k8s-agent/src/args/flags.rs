@@ -12,6 +12,12 @@ use crate::keepalived::KeepalivedArgs;
 
 /// Port of the health endpoint unless the flags say another one: that of all cloud controllers.
 pub const SECURE_PORT: u16 = 10258;
+/// Width of the service controller. Kubernetes' own default is 1, for providers that are not safe side by side. Here a worker only waits: the
+/// broker does everything of one Service, address or account lock one after the other and keeps the rate, so that a change of the nodes
+/// reaches all Services in about the time of one.
+const SERVICE_WORKERS: i64 = 32;
+/// Width of the node controller.
+const NODE_WORKERS: i64 = 10;
 
 /// The half of the cloud controller that faces Kubernetes: initialises and removes nodes, and serves Services of type
 /// LoadBalancer, through a broker that faces the cloud.
@@ -37,13 +43,13 @@ pub struct Flags {
     )]
     pub controllers: Vec<String>,
 
-    /// Services worked on at a time; 32 unless given
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub concurrent_service_syncs: Option<i64>,
+    /// Services worked on at a time
+    #[arg(long, value_name = "N", default_value_t = SERVICE_WORKERS, allow_negative_numbers = true)]
+    pub concurrent_service_syncs: i64,
 
-    /// Nodes written at a time; 10 unless given
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub concurrent_node_syncs: Option<i64>,
+    /// Nodes written at a time
+    #[arg(long, value_name = "N", default_value_t = NODE_WORKERS, allow_negative_numbers = true)]
+    pub concurrent_node_syncs: i64,
 
     /// Nodes written at a time by the refresh of addresses and labels; 0 is as many as --concurrent-node-syncs
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]

@@ -16,13 +16,6 @@ use crate::lease::Timing;
 use crate::node::labels::Sanitiser;
 use crate::node::lifecycle::Rules;
 
-/// Width of the service controller where the flag says nothing. Kubernetes' own default is 1, for providers that are not safe side by side.
-/// Here a worker only waits: the broker does everything of one Service, address or account lock one after the other and
-/// keeps the rate, so that a change of the nodes reaches all Services in about the time of one.
-const SERVICE_WORKERS: usize = 32;
-/// Width of the node controller where the flag says nothing.
-const NODE_WORKERS: usize = 10;
-
 /// Under whose name the process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Provider {
@@ -126,15 +119,11 @@ impl TryFrom<Flags> for Settings {
         let controllers = controllers(&mut faults, &flags);
         let service_workers = keep(
             &mut faults,
-            workers(
-                "concurrent-service-syncs",
-                flags.concurrent_service_syncs,
-                SERVICE_WORKERS,
-            ),
+            workers("concurrent-service-syncs", flags.concurrent_service_syncs),
         );
         let node_workers = keep(
             &mut faults,
-            workers("concurrent-node-syncs", flags.concurrent_node_syncs, NODE_WORKERS),
+            workers("concurrent-node-syncs", flags.concurrent_node_syncs),
         );
         let status_workers = keep(&mut faults, status_workers(flags.concurrent_node_status_updates));
         let status_period = keep(
@@ -207,10 +196,7 @@ fn provider(word: &str) -> Result<Provider, String> {
     }
 }
 
-fn workers(flag: &str, value: Option<i64>, unless_given: usize) -> Result<usize, String> {
-    let Some(value) = value else {
-        return Ok(unless_given);
-    };
+fn workers(flag: &str, value: i64) -> Result<usize, String> {
     usize::try_from(value)
         .ok()
         .filter(|workers| (1..=1000).contains(workers))
@@ -221,7 +207,7 @@ fn status_workers(value: i64) -> Result<Option<usize>, String> {
     if value == 0 {
         Ok(None)
     } else {
-        workers("concurrent-node-status-updates", Some(value), 1).map(Some)
+        workers("concurrent-node-status-updates", value).map(Some)
     }
 }
 

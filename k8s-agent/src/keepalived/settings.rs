@@ -26,6 +26,7 @@ pub struct KeepalivedArgs {
     #[arg(
         long,
         env = "KEEPALIVED_NAMESPACE",
+        value_name = "NAMESPACE",
         default_value = "",
         hide_default_value = true
     )]
@@ -36,7 +37,12 @@ pub struct KeepalivedArgs {
     pub pod_namespace: String,
 
     /// Name of that ConfigMap.
-    #[arg(long, env = "KEEPALIVED_CONFIG_MAP", default_value = "vip-configmap")]
+    #[arg(
+        long,
+        env = "KEEPALIVED_CONFIG_MAP",
+        value_name = "NAME",
+        default_value = "vip-configmap"
+    )]
     pub keepalived_config_map: String,
 
     /// Addresses to give out: comma list of CIDRs (10.0.0.0/24) and ranges (10.0.0.10-10.0.0.20), used in this order.
@@ -44,6 +50,7 @@ pub struct KeepalivedArgs {
     #[arg(
         long,
         env = "KEEPALIVED_SERVICE_CIDR",
+        value_name = "ADDRESSES",
         default_value = "",
         hide_default_value = true
     )]
@@ -53,6 +60,7 @@ pub struct KeepalivedArgs {
     #[arg(
         long,
         env = "KEEPALIVED_SERVICE_RESERVED",
+        value_name = "ADDRESSES",
         default_value = "",
         hide_default_value = true
     )]
@@ -62,13 +70,19 @@ pub struct KeepalivedArgs {
     #[arg(
         long,
         env = "KEEPALIVED_DEFAULT_FORWARD_METHOD",
+        value_name = "METHOD",
         default_value = "",
         hide_default_value = true
     )]
     pub keepalived_default_forward_method: String,
 
     /// Forward methods that Services may use, comma list.
-    #[arg(long, env = "KEEPALIVED_FORWARD_METHODS", default_value = "NAT,DR,PROXY,VIP")]
+    #[arg(
+        long,
+        env = "KEEPALIVED_FORWARD_METHODS",
+        value_name = "METHODS",
+        default_value = "NAT,DR,PROXY,VIP"
+    )]
     pub keepalived_forward_methods: String,
 
     /// File with named pools: sections [Pool "name"] with addresses, namespaces, services, auto-assign, priority.
@@ -90,6 +104,7 @@ pub struct KeepalivedArgs {
     #[arg(
         long,
         env = "KEEPALIVED_IP_MODE",
+        value_name = "MODE",
         default_value = "",
         hide_default_value = true
     )]

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use clap::CommandFactory as _;
 use k8s_agent::args::{Flags, without_effect};
+use k8s_agent::conditions::CONDITIONS;
 use k8s_agent::events::TABLE;
 use k8s_agent::keepalived::allocation::Usage;
 use k8s_agent::keepalived::meter::Meter;
 use k8s_agent::metrics::Metrics;
 use k8s_agent::queue::{Backoff, Queue};
+use k8s_agent::service::status::camel;
 use runtime::host::Host;
 
 fn check(page: &str, expected: &str) {
@@ -32,7 +34,7 @@ fn check(page: &str, expected: &str) {
 fn the_page_of_events_is_the_table_of_events() {
     let mut page = String::from(
         "# Events\n\nWhat the agent tells with events. Type and reason stay as they are; the text is for people and may change. Notes of the\n\
-         broker become events of their Service under the broker's own reasons. This page is made from the table in the program.\n\n\
+         broker become events of their Service under the [broker's own reasons](broker-reasons.md). This page is made from the tables in the program.\n\n\
          | Reason | Type | Component | When |\n| --- | --- | --- | --- |\n",
     );
     let mut entries: Vec<_> = TABLE.iter().collect();
@@ -50,7 +52,37 @@ fn the_page_of_events_is_the_table_of_events() {
         )
         .unwrap();
     }
+    page.push_str(
+        "\n## Reasons of the condition `LoadBalancerReady`\n\nThose that the agent gives by itself. The keepalived backend gives the reasons \
+         of its warnings above, and a broker [its own](broker-reasons.md).\n\n| Reason | Meaning |\n| --- | --- |\n",
+    );
+    for (word, what) in CONDITIONS {
+        writeln!(page, "| `{word}` | {what} |").unwrap();
+    }
     check("events.md", &page);
+}
+
+/// All sources below a folder, without the table itself.
+fn program(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all += &program(&path);
+        } else if !path.ends_with("conditions.rs") {
+            all += &std::fs::read_to_string(&path).unwrap();
+        }
+    }
+    all
+}
+
+#[test]
+fn every_condition_of_the_page_is_given_somewhere() {
+    let program = program(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let words: Vec<_> = program.split('"').map(camel).collect();
+    for (word, _) in CONDITIONS {
+        assert!(words.iter().any(|said| said == word), "{word} is never given");
+    }
 }
 
 #[test]
@@ -73,28 +105,7 @@ fn the_page_of_flags_is_the_command_line() {
             )
             .unwrap();
         }
-        let default: Vec<_> = arg
-            .get_default_values()
-            .iter()
-            .map(|value| value.to_string_lossy().into_owned())
-            .collect();
-        let default = default.join(",");
-        let default = if default.is_empty() {
-            String::new()
-        } else {
-            format!("`{default}`")
-        };
-        let help = arg
-            .get_help()
-            .map(ToString::to_string)
-            .unwrap_or_default()
-            .replace('\n', " ");
-        writeln!(
-            page,
-            "| `--{}` | {default} | {help} |",
-            arg.get_long().unwrap_or_default()
-        )
-        .unwrap();
+        page.push_str(&runtime::flags::reference_row(arg));
     }
     page.push_str("\n## Without an effect\n\nAccepted, so that command lines of other cloud controllers keep working, and warned of once at the start:\n\n");
     for name in without_effect() {
