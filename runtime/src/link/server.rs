@@ -32,7 +32,7 @@ use crate::tls::ServerTls;
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Handshakes at a time, and those from one place.
 const HANDSHAKES: usize = 256;
-const HANDSHAKES_OF_ONE: usize = 16;
+const HANDSHAKES_OF_ONE: usize = 64;
 /// Connections that wait until the server takes them.
 const ACCEPTED: usize = 32;
 /// Calls at a time on one connection.
