@@ -133,10 +133,12 @@ pub fn reference_row(arg: &clap::Arg) -> String {
         .map(|name| name.replace('|', "\\|"))
         .collect::<Vec<_>>();
     let may_be_bare = arg.get_num_args().is_some_and(|number| number.min_values() == 0);
-    let form = match arg.get_action() {
-        action if !action.takes_values() => String::new(),
-        _ if may_be_bare => "[=true\\|false]".to_owned(),
-        _ => format!(" {}", form.join(" ")),
+    let form = if !arg.get_action().takes_values() {
+        String::new()
+    } else if may_be_bare {
+        "[=true\\|false]".to_owned()
+    } else {
+        format!(" {}", form.join(" "))
     };
     let defaults = arg.get_default_values().iter();
     let defaults: Vec<_> = defaults.map(|value| value.to_string_lossy()).collect();
