@@ -16,6 +16,9 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 const DOMAIN: &str = "cloudstack.broker.v1";
 /// Reason of a fault that was not one of ours on the wire.
 const FOREIGN: &str = "GRPC_STATUS";
+/// Most bytes of a text, of a field and of a reason on the wire. They travel in headers, twice and encoded, and a connection whose other side
+/// takes no headers of that size is lost for all calls.
+const LONGEST: usize = 1024;
 
 /// What went wrong, as far as a caller acts on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -199,6 +202,11 @@ impl Fault {
     }
 }
 
+/// As much of a text as may travel.
+fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default()
+}
+
 impl From<Fault> for Status {
     fn from(fault: Fault) -> Self {
         let mut metadata = HashMap::from([
@@ -206,7 +214,7 @@ impl From<Fault> for Status {
             ("advice".to_owned(), fault.advice.word().to_owned()),
         ]);
         if let Some(field) = &fault.field {
-            metadata.insert("field".to_owned(), field.clone());
+            metadata.insert("field".to_owned(), cut(field).to_owned());
         }
         let code = if fault.is_unimplemented() {
             Code::Unimplemented
@@ -214,11 +222,11 @@ impl From<Fault> for Status {
             fault.kind.code()
         };
         let mut details = ErrorDetails::new();
-        details.set_error_info(fault.reason, DOMAIN, metadata);
+        details.set_error_info(cut(&fault.reason), DOMAIN, metadata);
         if let Advice::After(wait) = fault.advice {
             details.set_retry_info(Some(wait));
         }
-        Self::with_error_details(code, fault.text, details)
+        Self::with_error_details(code, cut(&fault.text), details)
     }
 }
 
@@ -284,6 +292,24 @@ mod tests {
                     .with_field("ports[0]");
                 assert_eq!(Fault::from(Status::from(fault.clone())), fault);
             }
+        }
+    }
+
+    #[test]
+    fn a_text_that_would_not_fit_into_headers_is_cut_between_two_characters() {
+        // An odd first byte, so that the limit lies inside a character.
+        let long = format!("x{}", "é".repeat(100_000));
+        let fault = Fault::new(FaultKind::NotFound, long.clone(), long.clone()).with_field(long.clone());
+        let status = Status::from(fault);
+        let headers = status.message().len() * 3 + status.details().len() * 4 / 3;
+        assert!(headers < 8 * 1024, "{headers} bytes of headers");
+        let told = Fault::from(status);
+        for part in [
+            told.text,
+            told.field.unwrap_or_default(),
+            told.reason.into_owned(),
+        ] {
+            assert!(long.starts_with(&part) && part.len() > 1000 && part.len() <= LONGEST);
         }
     }
 

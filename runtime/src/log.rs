@@ -1,10 +1,15 @@
 //! What log lines look like: text for people or JSON for machines, on standard error.
 //!
 //! `-v` means what it means in Kubernetes' programs: 0 to 2 tell state changes, from 4 on every call, from 6 on traces.
-//! Libraries stay quiet below 8, and never log more than warnings about connections before that.
+//! Libraries stay quiet below 8, and never log more than warnings about connections before that. What others wrote (names of
+//! objects, texts of callers) can't begin a line of its own.
 
+use std::fmt::{self, Write as _};
+
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::format::{FmtSpan, Writer, debug_fn};
 
 /// Our packages, as log targets.
 const OURS: [&str; 5] = [
@@ -76,7 +81,10 @@ impl LogArgs {
             .with_span_events(FmtSpan::NONE)
             .with_writer(std::io::stderr);
         let started = match self.logging_format {
-            Format::Text => builder.with_ansi(false).try_init(),
+            Format::Text => builder
+                .with_ansi(false)
+                .fmt_fields(debug_fn(field).delimited(" "))
+                .try_init(),
             Format::Json => builder
                 .json()
                 .flatten_event(true)
@@ -86,6 +94,31 @@ impl LogArgs {
         if started.is_err() {
             tracing::debug!("logging was started before");
         }
+    }
+}
+
+/// One field of a line of text.
+fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let mut line = OneLine(writer);
+    match field.name() {
+        "message" => write!(line, "{value:?}"),
+        name => write!(line, "{}={value:?}", name.trim_start_matches("r#")),
+    }
+}
+
+/// Writes what ends a line, or tells a terminal something, as an escape.
+struct OneLine<'a, 'w>(&'a mut Writer<'w>);
+
+impl fmt::Write for OneLine<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for part in text.split_inclusive(char::is_control) {
+            let plain = part.trim_end_matches(char::is_control);
+            self.0.write_str(plain)?;
+            for odd in part.chars().filter(|c| c.is_control()) {
+                write!(self.0, "{}", odd.escape_default())?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -106,6 +139,9 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
     use rstest::rstest;
 
     use super::*;
@@ -127,9 +163,42 @@ mod tests {
         );
     }
 
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_text_of_somebody_else_begins_no_line_of_its_own() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .fmt_fields(debug_fn(field).delimited(" "))
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let forged = "no\n2031-01-01T00:00:00Z ERROR all is lost\u{1b}[2J";
+            let span = tracing::info_span!("rpc", tenant = %forged);
+            span.in_scope(|| tracing::info!(fault = %forged, quoted = forged, count = 3, "said {forged}"));
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert_eq!(text.matches("\\n2031-01-01T00:00:00Z ERROR").count(), 4, "{text}");
+        assert!(!text.contains('\u{1b}') && text.contains("count=3"), "{text}");
+    }
+
     #[test]
     fn a_cause_is_told_once() {
-        let inner = std::io::Error::other("connection refused");
+        let inner = io::Error::other("connection refused");
         let outer = crate::secret::SecretError::Unreadable {
             path: "/k".into(),
             source: inner,

@@ -2,7 +2,9 @@
 //!
 //! Decides the order of things in a call: turn in the budget, breaker, signature, transport, meaning, and what each
 //! outcome does to budget, breaker and metrics. Whatever must not be done twice at a time belongs here: the rate, the jobs,
-//! the locks. Keys, endpoint and rate can be replaced while calls run.
+//! the locks. Keys, endpoint and rate can be replaced while calls run. What a refusal says of the role is decided in `rights`.
+
+mod rights;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +14,9 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use runtime::clock;
+use secrecy::ExposeSecret as _;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
@@ -24,9 +28,10 @@ use super::http::{Answer, NoAnswer, Transport};
 use super::poller::Jobs;
 use super::sign::signed_body;
 use super::turnstile::Turnstile;
-use super::types::Timestamp;
+use super::types::{ProjectId, Timestamp};
 use super::{AccountError, ApiError, ApiKeys, BreakerState, Command, Environment, Locks, Pace, Settings};
 use crate::metrics::{CallLabels, CloudStackMetrics};
+use rights::Rights;
 
 /// How long a signed call is valid. Servers that enforce it allow a quarter of an hour, by their own clock.
 const VALIDITY: Duration = Duration::from_mins(10);
@@ -44,7 +49,9 @@ pub struct Account {
     /// Seconds that the server's clock is ahead of ours.
     clock_offset: AtomicI64,
     /// Commands that were seen allowed or refused.
-    rights: Mutex<BTreeMap<Command, bool>>,
+    rights: Mutex<Rights>,
+    /// Ends when other keys take the place of the present ones.
+    rekeyed: Mutex<CancellationToken>,
     /// Why the last call that got no answer got none.
     last_failure: Mutex<String>,
     /// When the server refused a call last because there were too many.
@@ -63,11 +70,14 @@ struct Connection {
 pub(super) struct Caller {
     pub(super) tenant: Arc<str>,
     pub(super) share: u32,
+    /// Ends when the account gets other keys than it had when the caller began.
+    pub(super) rekeyed: CancellationToken,
 }
 
 /// The right to send one call; given back to the breaker if it is not used.
 pub(super) struct Pass {
     account: Arc<Account>,
+    rekeyed: CancellationToken,
     probe: bool,
     used: bool,
 }
@@ -84,6 +94,7 @@ impl Account {
             locks: Locks::default(),
             clock_offset: AtomicI64::new(0),
             rights: Mutex::default(),
+            rekeyed: Mutex::default(),
             last_failure: Mutex::default(),
             throttled_at: Mutex::default(),
             pace: settings.pace,
@@ -91,13 +102,25 @@ impl Account {
         }))
     }
 
-    /// Replaces endpoint, keys and rate; calls that run end on what they began with. The pace stays.
-    pub fn replace(&self, settings: &Settings) -> Result<(), AccountError> {
-        self.connection.store(Arc::new(Connection::build(settings)?));
+    /// Replaces endpoint, keys and rate; calls that run end on what they began with. The pace stays. Tells whether another
+    /// user's keys or another endpoint took the place of the ones before, so that what was seen through those says nothing any more.
+    pub fn replace(&self, settings: &Settings) -> Result<bool, AccountError> {
+        let connection = Connection::build(settings)?;
+        let is_other = !self.connection.load().is_same_account(&connection);
+        if is_other {
+            // Before the new keys are there, so that no step is begun on them for what was seen through the old ones.
+            std::mem::take(&mut *self.rekeyed.lock()).cancel();
+        }
+        self.connection.store(Arc::new(connection));
         self.turnstile.configure(settings.rate.rate());
-        self.rights.lock().clear();
+        self.rights.lock().forget();
         self.breaker.lock().answered();
-        Ok(())
+        Ok(is_other)
+    }
+
+    /// Ends when other keys take the place of the present ones.
+    pub fn rekeyed(&self) -> CancellationToken {
+        self.rekeyed.lock().clone()
     }
 
     /// The name for logs and metrics.
@@ -136,9 +159,10 @@ impl Account {
         *self.throttled_at.lock()
     }
 
-    /// Commands that the caller's role was seen to allow or to refuse since the keys were set.
-    pub fn rights(&self) -> BTreeMap<Command, bool> {
-        self.rights.lock().clone()
+    /// Commands that the caller's role was seen to allow or to refuse since the keys were set, by calls in this project and by
+    /// those that named none.
+    pub fn rights(&self, project: Option<&ProjectId>) -> BTreeMap<Command, bool> {
+        self.rights.lock().of(project)
     }
 
     /// Whether a job of this account that is not over works on an object, by the object's id.
@@ -179,17 +203,15 @@ impl Account {
         if command.is_write() && self.environment.shutdown.is_cancelled() {
             return Err(ApiError::Stopping { command });
         }
+        let pass = |probe| Pass {
+            account: Arc::clone(self),
+            rekeyed: caller.rekeyed.clone(),
+            probe,
+            used: false,
+        };
         match self.breaker.lock().admit(clock::now()) {
-            Admission::Go => Ok(Pass {
-                account: Arc::clone(self),
-                probe: false,
-                used: false,
-            }),
-            Admission::Probe => Ok(Pass {
-                account: Arc::clone(self),
-                probe: true,
-                used: false,
-            }),
+            Admission::Go => Ok(pass(false)),
+            Admission::Probe => Ok(pass(true)),
             Admission::Wait(wait) => Err(self.held_back(command, wait)),
         }
     }
@@ -239,11 +261,15 @@ impl Account {
             ms = tracing::field::Empty, job = tracing::field::Empty,
         );
         let since = clock::now();
-        let result = self.exchange(command, params).instrument(span.clone()).await;
+        let result = self
+            .exchange(&pass, command, params)
+            .instrument(span.clone())
+            .await;
         let took = since.elapsed();
         let outcome = result.as_ref().map_or_else(ApiError::class, |_| "ok");
         self.settle(pass, result.as_ref().err());
-        self.learn(command, result.as_ref().err());
+        let project = params.get("projectid");
+        self.rights.lock().learn(command, project, result.as_ref().err());
         self.metrics().called(
             &self.name,
             CallLabels {
@@ -264,13 +290,17 @@ impl Account {
         }
         span.in_scope(|| match &result {
             Ok(_) => tracing::debug!("call answered"),
-            Err(error) => tracing::debug!(%error, "call failed"),
+            Err(error) => tracing::debug!(%error, detail = %error.detail(), "call failed"),
         });
         result
     }
 
-    async fn exchange(&self, command: Command, params: &Params) -> Result<Value, ApiError> {
+    async fn exchange(&self, pass: &Pass, command: Command, params: &Params) -> Result<Value, ApiError> {
         let connection = self.connection.load_full();
+        // In this order: whoever has the new keys by now sees that they are new. A write was meant for what the old ones showed.
+        if command.is_write() && pass.rekeyed.is_cancelled() {
+            return Err(ApiError::Rekeyed { command });
+        }
         let offset = Some(self.clock_offset())
             .filter(|offset| offset.abs() >= SKEW)
             .unwrap_or(0);
@@ -301,17 +331,10 @@ impl Account {
         }
     }
 
-    /// 432 (401 of old servers) is about the role; a denial with another code is about one object.
-    fn learn(&self, command: Command, error: Option<&ApiError>) {
-        let allowed = match error {
-            None => true,
-            Some(ApiError::Denied(refusal)) if matches!(refusal.code, Some(432 | 401)) => false,
-            Some(_) => return,
-        };
-        self.rights.lock().insert(command, allowed);
-    }
-
     fn settle(&self, mut pass: Pass, error: Option<&ApiError>) {
+        if matches!(error, Some(ApiError::Rekeyed { .. })) {
+            return;
+        }
         pass.used = true;
         if let Some(ApiError::Throttled { after, .. }) = error {
             self.turnstile.throttled(*after);
@@ -354,6 +377,12 @@ impl std::fmt::Debug for Account {
 }
 
 impl Connection {
+    /// Whether both speak for one user at one endpoint.
+    fn is_same_account(&self, other: &Self) -> bool {
+        let (one, two) = (&self.keys.api_key, &other.keys.api_key);
+        self.transport.url() == other.transport.url() && one.expose_secret() == two.expose_secret()
+    }
+
     fn build(settings: &Settings) -> Result<Self, AccountError> {
         settings.check()?;
         Ok(Self {
@@ -370,3 +399,6 @@ impl Drop for Pass {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -102,8 +102,10 @@ impl Budget {
     }
 
     /// The operator changed the configured rate.
+    /// Whatever held everybody back belongs to what was there before.
     pub(super) fn configure(&mut self, rate: Rate) {
         self.configured = rate;
+        self.blocked = None;
     }
 
     /// The server said how many calls it grants; `None` if it does not count.
@@ -157,15 +159,17 @@ impl Budget {
         }
         let missing = (1.0 - self.tokens).max(0.0) / self.rate().per_second.max(0.001);
         // A little more than exact, so that rounding does not ask for another look.
-        let filled =
-            self.refilled + Duration::from_secs_f64(missing.min(3600.0)) + Duration::from_micros(100);
+        let filled = later(
+            self.refilled,
+            Duration::from_secs_f64(missing.min(3600.0)) + Duration::from_micros(100),
+        );
         Some(self.blocked.map_or(filled, |until| until.max(filled)).max(now))
     }
 
     /// The server refused a call because there were too many. Holds everybody back and lowers the rate, once per wave.
     pub(super) fn throttled(&mut self, now: Instant, after: Duration) {
         self.refill(now);
-        let until = now + after;
+        let until = later(now, after);
         if self.lowered.is_none_or(|lowered| now >= lowered) {
             self.factor = (self.factor * CUT).max(LOWEST);
         }
@@ -200,7 +204,7 @@ impl Budget {
             if steps > 0 {
                 let steps = u32::try_from(steps).unwrap_or(u32::MAX);
                 self.factor = (self.factor + RECOVERY_STEP * f64::from(steps)).min(1.0);
-                self.lowered = Some(lowered + RECOVERY_EVERY * steps.min(1_000_000));
+                self.lowered = Some(later(lowered, RECOVERY_EVERY * steps.min(1_000_000)));
             }
         }
         let rate = self.rate();
@@ -231,6 +235,11 @@ impl Budget {
         }
         None
     }
+}
+
+/// A time that lies too far ahead to be told is no wait at all.
+fn later(at: Instant, wait: Duration) -> Instant {
+    at.checked_add(wait).unwrap_or(at)
 }
 
 impl Queue {

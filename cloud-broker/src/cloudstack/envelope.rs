@@ -16,6 +16,8 @@ use super::{ApiError, Command, Refusal};
 
 /// When to come back after a 429 that does not say.
 const THROTTLED_DEFAULT: Duration = Duration::from_secs(1);
+/// Longest that an account waits because an answer says so; gateways say anything.
+const THROTTLED_LONGEST: Duration = Duration::from_mins(5);
 const MAX_TEXT: usize = 500;
 
 /// The content of an answer, or what it means instead.
@@ -51,10 +53,7 @@ fn refused(command: Command, code: u16, text: &str, retry_after: Option<Duration
         // Old servers say 401, too, when the role lacks the command.
         401 if text.contains("does not exist") || text.contains("not available") => ApiError::Denied(refusal),
         401 => ApiError::BadCredentials(refusal),
-        429 => {
-            let after = milliseconds(text).or(retry_after).unwrap_or(THROTTLED_DEFAULT);
-            ApiError::Throttled { refusal, after }
-        }
+        429 => throttled(refusal, milliseconds(text).or(retry_after)),
         431 if text.contains("entity does not exist") => ApiError::Gone(refusal),
         432 | 531 => ApiError::Denied(refusal),
         503 => ApiError::Busy(refusal),
@@ -130,10 +129,7 @@ fn foreign(command: Command, answer: &Answer) -> ApiError {
                 code: Some(429),
                 text: reason,
             };
-            ApiError::Throttled {
-                refusal,
-                after: answer.retry_after.unwrap_or(THROTTLED_DEFAULT),
-            }
+            throttled(refusal, answer.retry_after)
         }
         // A gateway can't know what became of the call behind it.
         500..=599 => ApiError::Unreachable {
@@ -148,6 +144,11 @@ fn foreign(command: Command, answer: &Answer) -> ApiError {
         }
         _ => odd(command, reason, command.is_write()),
     }
+}
+
+fn throttled(refusal: Refusal, said: Option<Duration>) -> ApiError {
+    let after = said.unwrap_or(THROTTLED_DEFAULT).min(THROTTLED_LONGEST);
+    ApiError::Throttled { refusal, after }
 }
 
 fn odd(command: Command, reason: String, maybe_executed: bool) -> ApiError {

@@ -1,7 +1,8 @@
 //! What a failed call means.
 //!
 //! Decides nothing but the vocabulary: one variant per thing that a caller can decide on. Which answer becomes which
-//! variant is in `envelope`; whether a call is repeated is in `commands`.
+//! variant is in `envelope`; whether a call is repeated is in `commands`. The texts become events and conditions of objects, one
+//! for each different text, so that what differs from try to try (job ids, times) is only in the detail, for logs.
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub enum ApiError {
     #[error("{0}; check the keys, and the clock of this machine")]
     BadCredentials(Refusal),
     /// The account called too often (429). The command was not executed.
-    #[error("{refusal}; the next call may go in {after:?}")]
+    #[error("{} refused (429): the account makes too many calls", refusal.command.name())]
     Throttled {
         /// The server's words.
         refusal: Refusal,
@@ -71,7 +72,7 @@ pub enum ApiError {
         maybe_executed: bool,
     },
     /// The job of a command ended without success. Something of it may have taken effect: look again.
-    #[error("job {job}: {refusal}")]
+    #[error("{refusal}")]
     JobFailed {
         /// The job.
         job: JobId,
@@ -79,7 +80,7 @@ pub enum ApiError {
         refusal: Refusal,
     },
     /// The outcome of a job can't be learned: the server does not know it any more. Look again.
-    #[error("the server does not know job {job} of {} any more; its outcome is open", command.name())]
+    #[error("the server does not know the job of {} any more; its outcome is open", command.name())]
     JobLost {
         /// The command that started it.
         command: Command,
@@ -96,6 +97,12 @@ pub enum ApiError {
         /// Whether the command may have taken effect: look before doing it again.
         maybe_executed: bool,
     },
+    /// The account got other keys than those through which was seen what the command is about; nothing was sent.
+    #[error("{} was not sent, since the keys were changed meanwhile", command.name())]
+    Rekeyed {
+        /// The command.
+        command: Command,
+    },
     /// This process is about to stop; nothing was sent.
     #[error("{} was not sent, since this process is about to stop", command.name())]
     Stopping {
@@ -105,6 +112,28 @@ pub enum ApiError {
 }
 
 impl ApiError {
+    /// What differs from try to try, for logs: empty if nothing does.
+    pub fn detail(&self) -> String {
+        match self {
+            Self::Throttled { refusal, after } => {
+                format!("{}; the next call may go in {after:?}", refusal.text)
+            }
+            Self::JobFailed { job, .. } | Self::JobLost { job, .. } => format!("job {job}"),
+            Self::Rejected(_)
+            | Self::Gone(_)
+            | Self::Denied(_)
+            | Self::BadCredentials(_)
+            | Self::Busy(_)
+            | Self::Conflict(_)
+            | Self::Limit(_)
+            | Self::NoCapacity(_)
+            | Self::Unreachable { .. }
+            | Self::Odd { .. }
+            | Self::Rekeyed { .. }
+            | Self::Stopping { .. } => String::new(),
+        }
+    }
+
     /// The command that failed.
     pub fn command(&self) -> Command {
         match self {
@@ -121,6 +150,7 @@ impl ApiError {
             Self::Unreachable { command, .. }
             | Self::JobLost { command, .. }
             | Self::Odd { command, .. }
+            | Self::Rekeyed { command }
             | Self::Stopping { command } => *command,
         }
     }
@@ -140,6 +170,7 @@ impl ApiError {
             | Self::Conflict(_)
             | Self::Limit(_)
             | Self::NoCapacity(_)
+            | Self::Rekeyed { .. }
             | Self::Stopping { .. } => false,
         }
     }
@@ -160,7 +191,52 @@ impl ApiError {
             Self::JobFailed { .. } => "job_failed",
             Self::JobLost { .. } => "job_lost",
             Self::Odd { .. } => "odd",
+            Self::Rekeyed { .. } => "rekeyed",
             Self::Stopping { .. } => "stopping",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn refusal(text: &str) -> Refusal {
+        Refusal {
+            command: Command::AssociateIpAddress,
+            code: Some(530),
+            text: text.to_owned(),
+        }
+    }
+
+    fn job(id: &str) -> JobId {
+        id.parse().unwrap()
+    }
+
+    #[rstest]
+    #[case::job_failed(
+        |id: &str| ApiError::JobFailed { job: job(id), refusal: refusal("no") }, "associateIpAddress refused (530): no"
+    )]
+    #[case::job_lost(
+        |id: &str| ApiError::JobLost { command: Command::AssociateIpAddress, job: job(id) },
+        "the server does not know the job of associateIpAddress any more; its outcome is open"
+    )]
+    #[case::throttled(
+        |id: &str| ApiError::Throttled {
+            refusal: refusal(&format!("please retry after {id} ms")),
+            after: Duration::from_millis(id.parse().unwrap()),
+        },
+        "associateIpAddress refused (429): the account makes too many calls"
+    )]
+    fn a_text_is_the_same_at_every_try_and_the_log_has_the_rest(
+        #[case] error: fn(&str) -> ApiError,
+        #[case] text: &str,
+    ) {
+        for id in ["653", "1271"] {
+            assert_eq!(error(id).to_string(), text);
+            assert!(error(id).detail().contains(id), "{}", error(id).detail());
         }
     }
 }

@@ -79,6 +79,11 @@ impl Transport {
         })
     }
 
+    /// The endpoint.
+    pub(super) fn url(&self) -> &url::Url {
+        &self.url
+    }
+
     /// Sends a form and reads the whole answer.
     pub(super) async fn post(&self, body: String) -> Result<Answer, NoAnswer> {
         let request = self

@@ -12,6 +12,7 @@ use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use runtime::clock;
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::account::{Account, Caller};
 use super::api::Params;
@@ -233,7 +234,10 @@ impl Jobs {
     /// Watches nothing any more. Whoever waits for a job is told that it is lost, and looks for itself.
     fn give_up(&self) {
         let mut inner = self.inner.lock();
-        tracing::error!(jobs = inner.ends.len(), "polling panicked; this is a fault of the broker");
+        tracing::error!(
+            jobs = inner.ends.len(),
+            "polling panicked; this is a fault of the broker"
+        );
         inner.polling = false;
         inner.listing = false;
         for (id, end) in std::mem::take(&mut inner.ends) {
@@ -294,6 +298,8 @@ impl Jobs {
         Some(Caller {
             tenant: Arc::clone(&duty.tenant),
             share: duty.share,
+            // Whatever the keys: nothing is begun by asking.
+            rekeyed: CancellationToken::new(),
         })
     }
 }

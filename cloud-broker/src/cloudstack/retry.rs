@@ -42,6 +42,7 @@ pub(super) fn wait(class: CommandClass, error: &ApiError, attempt: u32, jitter: 
         | ApiError::JobFailed { .. }
         | ApiError::JobLost { .. }
         | ApiError::Odd { .. }
+        | ApiError::Rekeyed { .. }
         | ApiError::Stopping { .. } => return None,
     };
     let grown = first * 3_u32.saturating_pow(attempt.saturating_sub(1).min(6));

@@ -12,7 +12,7 @@ use super::gcfg::{self, Diagnostic, Section};
 use super::settings::{SETTINGS, Setting, closest};
 use super::values::Reader;
 use super::{Access, Cluster, Config, ConfigError};
-use crate::tenant::{self, ClusterName, ClusterUids, Policy, Scope, Tenant};
+use crate::tenant::{self, ClusterName, ClusterUids, Policy, PortRange, Scope, Tenant};
 
 /// How old a machine list may be unless the file says otherwise: agents ask every 30 s, so an idle account is asked for
 /// one list a minute.
@@ -191,7 +191,9 @@ fn cluster(name: &ClusterName, own: &Spelling, reader: &mut Reader<'_>) -> Optio
             machines: reader.machines("machines").unwrap_or_default(),
         },
         policy: Policy {
-            member_ports: reader.ports("member-ports").unwrap_or(defaults.member_ports),
+            member_ports: reader
+                .ports("member-ports")
+                .unwrap_or_else(|| PortRange::usual(name)),
             max_public_ips: reader.count("max-public-ips"),
             allowed_addresses: reader.addresses("allowed-addresses"),
             address_sharing: reader
@@ -281,10 +283,12 @@ fn together(clusters: &[(usize, Cluster)]) -> Vec<Diagnostic> {
                 };
                 faults.push(Diagnostic::new(line, found.text, found.hint));
             }
-            let shared = cluster
-                .identities
-                .iter()
-                .find(|identity| other.identities.contains(identity));
+            let shared = cluster.identities.iter().find(|identity| {
+                other
+                    .identities
+                    .iter()
+                    .any(|theirs| is_one_identity(identity, theirs))
+            });
             if let Some(identity) = shared {
                 let text = format!(
                     "identity {identity} stands for {} and for {}",
@@ -295,6 +299,11 @@ fn together(clusters: &[(usize, Cluster)]) -> Vec<Diagnostic> {
         }
     }
     faults
+}
+
+/// Two spellings of one name are one name, as they are to those who identify callers.
+fn is_one_identity(one: &str, other: &str) -> bool {
+    tenant::normal_identity(one) == tenant::normal_identity(other)
 }
 
 #[cfg(test)]

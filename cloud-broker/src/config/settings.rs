@@ -130,7 +130,7 @@ pub(super) const SETTINGS: [Setting; 26] = [
     list(
         "uid",
         Place::Cluster,
-        "UID of namespace kube-system",
+        "UID of namespace kube-system; required of clusters that share keys",
         "the same as cluster-uid",
     ),
     list(
@@ -154,7 +154,7 @@ pub(super) const SETTINGS: [Setting; 26] = [
     one(
         "member-ports",
         Place::Cluster,
-        "30000-32767",
+        "30000-32767; of the cluster of the Unix socket 1-65535",
         "node ports that balancers may send to",
     ),
     one(

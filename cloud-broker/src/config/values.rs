@@ -333,12 +333,13 @@ impl<'r> Reader<'r> {
     }
 
     fn secret_file(&mut self, key: &str, path: &str, line: usize) -> Option<SecretString> {
-        let bytes = self.file(key, path, line)?;
+        let shown = shown_path(path);
+        let bytes = self.file(key, (path, shown), line)?;
         let text = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
         if text.is_empty() || text.contains(char::is_whitespace) {
             self.fault(
                 line,
-                format!("{key}: {path} does not hold one key"),
+                format!("{key}: {shown} does not hold one key"),
                 "put nothing but the key into it",
             );
             return None;
@@ -348,7 +349,7 @@ impl<'r> Reader<'r> {
 
     pub(super) fn authorities(&mut self, key: &str) -> Option<Vec<u8>> {
         let (path, line) = self.last(key)?;
-        let bytes = self.file(key, path, line)?;
+        let bytes = self.file(key, (path, path), line)?;
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
         if certificates.is_ok_and(|certificates| !certificates.is_empty()) {
             return Some(bytes);
@@ -361,17 +362,30 @@ impl<'r> Reader<'r> {
         None
     }
 
-    fn file(&mut self, key: &str, path: &str, line: usize) -> Option<Vec<u8>> {
+    fn file(&mut self, key: &str, (path, shown): (&str, &str), line: usize) -> Option<Vec<u8>> {
         match (self.read)(&self.folder.join(path)) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
                 self.fault(
                     line,
-                    format!("{key}: {path} can't be read: {error}"),
+                    format!("{key}: {shown} can't be read: {error}"),
                     "check path and permissions",
                 );
                 None
             }
         }
+    }
+}
+
+/// A path for people, unless it may be a key that stands where the path of its file belongs: keys are long words, of characters
+/// that Base64 has.
+fn shown_path(path: &str) -> &str {
+    const LONGEST: usize = 40;
+    let is_rooted = path.starts_with(['/', '.']) && !path.contains(['+', '=']);
+    let is_short = path.len() <= LONGEST || (is_rooted && path.split('/').all(|part| part.len() <= LONGEST));
+    if is_short {
+        path
+    } else {
+        "what stands there (it looks like a key, where the path of a file is expected)"
     }
 }

@@ -1,9 +1,10 @@
 //! One account for each set of keys at one API, whatever tenants use it.
 //!
-//! Decides which clusters share an account, and which account lives on when a configuration changes: one that an unchanged or re-keyed cluster
-//! used, so that budget, jobs, locks and lists survive a rotation of keys.
+//! Decides which clusters share an account, and which account lives on when a configuration changes: the one with the same keys, else one that
+//! a re-keyed cluster used and nobody uses any more, so that budget, jobs and locks survive a rotation of keys. What was seen through the
+//! old keys does not, and calls that run stop before their next step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use secrecy::ExposeSecret as _;
@@ -65,30 +66,41 @@ impl Accounts {
         for (access, _) in &groups {
             Account::new("check", &self.settings(access), self.environment())?;
         }
-        let mut taken: Vec<Arc<Shared>> = Vec::new();
+        // First everybody whose keys stay as they are: nobody else may have their account.
+        let mut kept: Vec<Option<Arc<Shared>>> = groups
+            .iter()
+            .map(|(access, _)| unchanged(access, before))
+            .collect();
+        for at in 0..groups.len() {
+            let taken: Vec<Arc<Shared>> = kept.iter().flatten().cloned().collect();
+            if let (Some((access, names)), Some(slot @ None)) = (groups.get(at), kept.get_mut(at)) {
+                *slot = rekeyed(access, names, before, &taken);
+            }
+        }
+        let mut used: BTreeSet<String> = kept
+            .iter()
+            .flatten()
+            .map(|shared| shared.cloud.name().to_owned())
+            .collect();
         let mut result = BTreeMap::new();
-        for (access, names) in groups {
-            let shared = match reusable(access, &names, before, &taken) {
+        for ((access, names), kept) in groups.into_iter().zip(kept) {
+            let shared = match kept {
                 Some(shared) => {
-                    shared.cloud.replace(&self.settings(access))?;
-                    if !before
-                        .values()
-                        .any(|served| served.access.is_same_account(access))
-                    {
-                        shared.balancers.forget(shared.cloud.name());
+                    if shared.cloud.replace(&self.settings(access))? {
+                        shared.forget();
                     }
                     shared
                 }
-                None => self.make(access)?,
+                None => self.make(access, &unused(&name(access), &used))?,
             };
-            taken.push(Arc::clone(&shared));
+            used.insert(shared.cloud.name().to_owned());
             result.extend(names.into_iter().map(|name| (name.clone(), Arc::clone(&shared))));
         }
         Ok(result)
     }
 
-    fn make(&self, access: &Access) -> Result<Arc<Shared>, AccountError> {
-        let cloud = Account::new(&name(access), &self.settings(access), self.environment())?;
+    fn make(&self, access: &Access, name: &str) -> Result<Arc<Shared>, AccountError> {
+        let cloud = Account::new(name, &self.settings(access), self.environment())?;
         let instances = Instances::new(self.surroundings.host.clone());
         let balancers = LoadBalancers::new(Arc::clone(instances.lists()));
         let balancers = balancers.with_drift_period(self.surroundings.drift_period);
@@ -125,23 +137,44 @@ impl Accounts {
     }
 }
 
-/// The account with the same keys, else the one that one of these clusters used under other keys at the same API.
-fn reusable(
+impl Shared {
+    /// Nothing that was seen through other keys counts.
+    fn forget(&self) {
+        self.balancers.forget(self.cloud.name());
+        self.instances.forget();
+    }
+}
+
+/// The account with the same keys.
+fn unchanged(access: &Access, before: &BTreeMap<ClusterName, Arc<Served>>) -> Option<Arc<Shared>> {
+    before
+        .values()
+        .find(|served| served.access.is_same_account(access))
+        .map(|served| Arc::clone(&served.shared))
+}
+
+/// The account that one of these clusters used under other keys at the same API, unless somebody still has it.
+fn rekeyed(
     access: &Access,
     names: &[&ClusterName],
     before: &BTreeMap<ClusterName, Arc<Served>>,
     taken: &[Arc<Shared>],
 ) -> Option<Arc<Shared>> {
-    let free = |served: &&Arc<Served>| !taken.iter().any(|shared| Arc::ptr_eq(shared, &served.shared));
-    let same = before
-        .values()
-        .filter(free)
-        .find(|served| served.access.is_same_account(access));
-    let rekeyed = || {
-        let used = names.iter().filter_map(|name| before.get(*name)).filter(free);
-        used.into_iter().find(|served| served.access.url == access.url)
-    };
-    same.or_else(rekeyed).map(|served| Arc::clone(&served.shared))
+    names
+        .iter()
+        .filter_map(|name| before.get(*name))
+        .filter(|served| !taken.iter().any(|shared| Arc::ptr_eq(shared, &served.shared)))
+        .find(|served| served.access.url == access.url)
+        .map(|served| Arc::clone(&served.shared))
+}
+
+/// A name that no other account has: one whose keys were changed keeps the name that it began with, so that its numbers go on.
+fn unused(name: &str, used: &BTreeSet<String>) -> String {
+    let numbered = (2_usize..).map(|number| format!("{name}-{number}"));
+    std::iter::once(name.to_owned())
+        .chain(numbered)
+        .find(|name| !used.contains(name))
+        .unwrap_or_default()
 }
 
 /// A name for logs and metrics: the host and a few digits that tell keys apart and reveal nothing of them.

@@ -19,6 +19,7 @@ use arc_swap::ArcSwap;
 use proto::{Fault, FaultKind};
 use runtime::host::Host;
 use runtime::link::Peer;
+use tokio_util::sync::CancellationToken;
 
 use crate::cloudstack::types::Version;
 use crate::cloudstack::{AccountError, Api, Pace};
@@ -47,6 +48,8 @@ pub struct Served {
     pub access: Access,
     /// Names that stand for it.
     pub identities: Vec<String>,
+    /// Ends when the account gets other keys: what a call has seen until then says nothing of what these show.
+    pub rekeyed: CancellationToken,
 }
 
 impl Served {
@@ -141,7 +144,7 @@ impl Directory {
         let refuse = |reason: &'static str, text: String| Fault::new(FaultKind::Denied, reason, text);
         let identity = snapshot
             .identities
-            .identify(peer)
+            .identify(peer, seconds(runtime::clock::unix()))
             .map_err(|stranger| refuse("STRANGER", stranger.to_string()))?;
         let served = snapshot.served.get(&identity.cluster);
         let served =
@@ -167,10 +170,9 @@ impl Directory {
                 .into_iter()
                 .find(|other| other.tenant.uids.are_ours(said.as_str()))
         {
-            return Err(refuse(format!(
-                "uid {said} is cluster {}'s",
-                other.tenant.cluster
-            )));
+            // Whose it is is nothing that the caller should learn.
+            tracing::debug!(%said, of = %other.tenant.cluster, "a caller says another cluster's uid");
+            return Err(refuse(format!("uid {said} is another cluster's")));
         }
         let uids = served
             .tenant
@@ -210,6 +212,7 @@ impl Directory {
         );
         Served {
             api,
+            rekeyed: shared.cloud.rekeyed(),
             shared,
             survey,
             machines_ttl: cluster.machines_ttl,
@@ -223,4 +226,8 @@ impl Directory {
     pub fn served(&self) -> Vec<Arc<Served>> {
         self.snapshot.load().served.values().cloned().collect()
     }
+}
+
+fn seconds(since: Duration) -> i64 {
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

@@ -86,6 +86,11 @@ impl MachineLists {
         }
     }
 
+    /// Forgets every list. A read that has begun is of no use to those who ask from now on.
+    pub fn forget(&self) {
+        self.projects.lock().clear();
+    }
+
     /// A list that began to be read at `oldest` or later.
     pub async fn since(&self, api: &Api, oldest: Instant) -> Result<Arc<MachineList>, Unread> {
         let project = self.project(api);
@@ -99,7 +104,7 @@ impl MachineLists {
         }
         let (send, receive) = tokio::sync::oneshot::channel();
         let (api, reader) = (api.clone(), Arc::clone(&project));
-        self.host.spawn("machine-list", async move {
+        self.host.spawn_contained("machine-list", async move {
             // The guard ends with the read, not with the caller.
             let _reading = reading;
             // Nobody may be waiting any more.
@@ -108,8 +113,10 @@ impl MachineLists {
         match receive.await {
             Ok(result) => result,
             Err(_) => Err(Unread {
-                error: ApiError::Stopping {
+                error: ApiError::Odd {
                     command: crate::cloudstack::Command::ListVirtualMachines,
+                    reason: "reading it was given up; this is a fault of the broker".to_owned(),
+                    maybe_executed: false,
                 },
                 last: project.last(),
             }),

@@ -63,6 +63,23 @@ type Edit = fn(&mut v1::Wish);
     }),
     "members[n1]", "BAD_MACHINE_ID"
 )]
+#[case::a_port_name_that_is_too_long(|w: &mut v1::Wish| w.ports[0].name = "x".repeat(64), "ports[0].name", "TOO_LONG")]
+#[case::an_odd_port_name(|w: &mut v1::Wish| w.ports[0].name = "a\nb".into(), "ports[0].name", "BAD_CHARACTERS")]
+#[case::a_node_name_that_is_too_long(
+    |w: &mut v1::Wish| w.members.push(v1::WishMember { node_name: "x".repeat(254), machine: None }),
+    "members[0].node_name", "TOO_LONG"
+)]
+#[case::a_long_network(|w: &mut v1::Wish| w.network = "x".repeat(254), "network", "TOO_LONG")]
+#[case::a_long_cluster_name(
+    |w: &mut v1::Wish| w.dialect = Some(v1::Dialect { kind: 0, cluster_name: "x".repeat(254) }), "dialect.cluster_name", "TOO_LONG"
+)]
+#[case::a_long_consent(|w: &mut v1::Wish| w.accept_replace = "x".repeat(254), "accept_replace", "TOO_LONG")]
+#[case::a_long_address(|w: &mut v1::Wish| w.requested_address = "x".repeat(254), "requested_address", "TOO_LONG")]
+#[case::a_long_source(|w: &mut v1::Wish| w.sources = vec!["x".repeat(254)], "sources", "TOO_LONG")]
+#[case::a_long_hint(
+    |w: &mut v1::Wish| w.adoption = Some(v1::Adoption { load_balancer_ip: "x".repeat(254), ..v1::Adoption::default() }),
+    "adoption.load_balancer_ip", "TOO_LONG"
+)]
 fn a_wish_that_can_not_be_met_is_refused_with_its_field(
     #[case] edit: Edit,
     #[case] field: &str,
@@ -140,6 +157,24 @@ fn ipv6_sources_beside_others_are_left_out_with_a_note() {
         notes.iter().map(|note| note.reason).collect::<Vec<_>>(),
         ["SourcesIgnored"]
     );
+}
+
+#[rstest]
+#[case::a_long_namespace(&"x".repeat(64), "web", "ref.namespace")]
+#[case::an_odd_namespace("shop/attic", "web", "ref.namespace")]
+#[case::a_long_name("shop", &"x".repeat(254), "ref.name")]
+fn a_reference_with_names_that_kubernetes_does_not_know_is_refused(
+    #[case] namespace: &str,
+    #[case] name: &str,
+    #[case] field: &str,
+) {
+    let reference = v1::LoadBalancerRef {
+        uid: "u".into(),
+        namespace: namespace.into(),
+        name: name.into(),
+    };
+    let fault = ServiceRef::from_proto(Some(&reference)).unwrap_err();
+    assert_eq!(fault.field.as_deref(), Some(field));
 }
 
 #[rstest]

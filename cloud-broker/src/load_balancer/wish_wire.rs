@@ -13,6 +13,7 @@ use super::sources::Sources;
 use super::wish::{
     AdoptionHint, Dialect, DialectWish, Protocol, ServiceRef, ServiceUid, Wish, WishMembers, WishPort,
 };
+use super::words;
 use crate::cloudstack::types::{Algorithm, MachineId};
 use crate::tenant::{NameOrId, Policy};
 
@@ -32,6 +33,8 @@ impl ServiceRef {
                 "the uid of the service is empty or has characters that no uid has",
             )
         })?;
+        words::label("ref.namespace", &reference.namespace)?;
+        words::name("ref.name", &reference.name)?;
         Ok(Self {
             uid,
             namespace: reference.namespace.clone(),
@@ -44,6 +47,11 @@ impl Wish {
     /// Reads and checks the wish of a call; notes say what of it was left out.
     pub fn from_proto(wish: Option<&v1::Wish>, policy: &Policy) -> Result<(Self, Vec<Note>), Fault> {
         let wish = wish.ok_or_else(|| missing("wish"))?;
+        words::short("network", &wish.network)?;
+        words::short("accept_replace", &wish.accept_replace)?;
+        for source in &wish.sources {
+            words::short("sources", source)?;
+        }
         let (sources, skipped) = Sources::from_wish(&wish.sources)
             .map_err(|error| Fault::invalid("BAD_SOURCES", "sources", error.to_string()))?;
         let mut notes = Vec::new();
@@ -63,7 +71,7 @@ impl Wish {
             algorithm: algorithm(wish)?,
             dialect: DialectWish::from_proto(wish.dialect.as_ref())?,
             accept_replace: wish.accept_replace.clone(),
-            adoption: AdoptionHint::from_proto(wish.adoption.as_ref()),
+            adoption: AdoptionHint::from_proto(wish.adoption.as_ref())?,
         };
         Ok((read, notes))
     }
@@ -78,6 +86,7 @@ impl DialectWish {
                 cluster_name: String::new(),
             });
         };
+        words::short("dialect.cluster_name", &dialect.cluster_name)?;
         let kind = match v1::dialect::Kind::try_from(dialect.kind) {
             Ok(v1::dialect::Kind::Unspecified | v1::dialect::Kind::Apache) => Dialect::Apache,
             Ok(v1::dialect::Kind::Leaseweb) => Dialect::Leaseweb,
@@ -100,8 +109,12 @@ impl DialectWish {
 
 impl AdoptionHint {
     /// Reads the hint of a call.
-    pub fn from_proto(hint: Option<&v1::Adoption>) -> Self {
-        hint.map_or_else(Self::default, |hint| Self {
+    pub fn from_proto(hint: Option<&v1::Adoption>) -> Result<Self, Fault> {
+        let Some(hint) = hint else {
+            return Ok(Self::default());
+        };
+        words::short("adoption.load_balancer_ip", &hint.load_balancer_ip)?;
+        Ok(Self {
             load_balancer_ip: hint.load_balancer_ip.clone(),
             ip_associated_by_controller: hint.ip_associated_by_controller,
         })
@@ -127,6 +140,7 @@ fn algorithm(wish: &v1::Wish) -> Result<Algorithm, Fault> {
 
 fn requested(text: &str, policy: &Policy) -> Result<Option<IpAddr>, Fault> {
     let field = "requested_address";
+    words::short(field, text)?;
     if text.trim().is_empty() {
         return Ok(None);
     }
@@ -161,6 +175,7 @@ fn ports(list: &[v1::WishPort], policy: &Policy) -> Result<Vec<WishPort>, Fault>
     }
     let mut read: Vec<WishPort> = Vec::with_capacity(list.len());
     for (index, wish) in list.iter().enumerate() {
+        words::label(&format!("ports[{index}].name"), &wish.name)?;
         let label = if wish.name.is_empty() {
             index.to_string()
         } else {
@@ -246,8 +261,9 @@ fn members(list: &[v1::WishMember]) -> Result<WishMembers, Fault> {
             .map_err(|error| Fault::invalid("BAD_MACHINE_ID", format!("members[{node}]"), error.to_string()))
     };
     let mut read = WishMembers::default();
-    for member in list {
+    for (index, member) in list.iter().enumerate() {
         let node = &member.node_name;
+        words::name(&format!("members[{index}].node_name"), node)?;
         match &member.machine {
             Some(Machine::MachineId(text)) => {
                 read.machines.insert(id(text, node)?, node.clone());

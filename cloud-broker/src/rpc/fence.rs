@@ -2,11 +2,13 @@
 //!
 //! Decides whether a writing call may begin, and whether it may go on before each of its steps. Of two calls with the same lease the one with
 //! fewer transitions is refused; a call that runs stops before its next step when its caller leaves, when a newer writer of the same
-//! lease shows up, or when the balancer is to be deleted meanwhile. What was learned is lost with the process and learned again from
-//! the next call.
+//! lease shows up, when the balancer is to be deleted, or when the account gets other keys meanwhile. What was learned is lost with the
+//! process and learned again from the next call. A cluster that was restored from a copy counts its transitions from an older number on:
+//! when the newest writer has been silent for many lease times, an older number is believed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proto::{Advice, Fault, FaultKind, v1};
@@ -16,6 +18,9 @@ use crate::tenant::ClusterName;
 
 /// Leases that are remembered for one cluster. Without leader election every process of an agent has one of its own.
 const LEASES: usize = 64;
+/// How long a newest writer is silent before one with fewer transitions is believed: many times what a lease lasts, so that
+/// a writer that was held up in between has long been told by its own clock that its lease ran out.
+const SILENCE: Duration = Duration::from_mins(2);
 
 /// A writer's place in the order of its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,8 +60,10 @@ struct Newest {
     transitions: u64,
     /// Cancelled when a newer one shows up.
     superseded: CancellationToken,
-    /// When it was heard of last, in calls.
+    /// When the lease was heard of last, in calls.
     heard: u64,
+    /// When the writer itself was heard of last.
+    wrote: Instant,
 }
 
 /// What is known of the writers of all clusters.
@@ -73,7 +80,12 @@ struct Leases {
 
 impl Fences {
     /// Lets a writer in, or refuses one that was followed by a newer one. The token is cancelled when that happens later.
-    pub(super) fn enter(&self, cluster: &ClusterName, fence: &Fence) -> Result<CancellationToken, Fault> {
+    pub(super) fn enter(
+        &self,
+        cluster: &ClusterName,
+        fence: &Fence,
+        now: Instant,
+    ) -> Result<CancellationToken, Fault> {
         let mut guard = self.leases.lock();
         let Leases {
             calls,
@@ -86,18 +98,28 @@ impl Fences {
                 transitions: fence.transitions,
                 superseded: CancellationToken::new(),
                 heard: 0,
+                wrote: now,
             });
         newest.heard = *calls;
-        if fence.transitions < newest.transitions {
+        let is_older = fence.transitions < newest.transitions;
+        let silent = now.saturating_duration_since(newest.wrote);
+        if is_older && silent < SILENCE {
             let text = format!(
                 "a newer leader is at work (transition {} of the lease, this call has {}); this agent must stop writing",
                 newest.transitions, fence.transitions
             );
-            return Err(
-                Fault::new(FaultKind::Conflict, "FENCED", text).with_advice(Advice::NeverUntilChanged)
+            // Should it be the only one after all, it is believed once the newer one has been silent long enough.
+            return Err(Fault::new(FaultKind::Conflict, "FENCED", text).with_advice(Advice::BackOff));
+        }
+        if is_older {
+            tracing::warn!(
+                tenant = %cluster, lease = %fence.lease, from = newest.transitions, to = fence.transitions,
+                silent_seconds = silent.as_secs(),
+                "the lease's transitions went back and nobody writes with the newer ones: the cluster was restored; the caller is believed"
             );
         }
-        if fence.transitions > newest.transitions {
+        newest.wrote = now;
+        if fence.transitions != newest.transitions {
             newest.superseded.cancel();
             newest.superseded = CancellationToken::new();
             newest.transitions = fence.transitions;
@@ -134,6 +156,9 @@ pub enum Stop {
     /// The balancer is to be deleted.
     #[error("the load balancer is to be deleted")]
     Deleted,
+    /// Other keys took the place of those that everything was seen through.
+    #[error("the keys of the cluster's account were changed meanwhile")]
+    Rekeyed,
 }
 
 /// The right of one call to take steps. Asked before each of them.
@@ -147,27 +172,31 @@ struct Tokens {
     caller: CancellationToken,
     newer: CancellationToken,
     deleted: CancellationToken,
+    rekeyed: CancellationToken,
 }
 
 impl Permit {
     /// A permit that ends with any of these.
-    pub fn new(caller: CancellationToken, newer: CancellationToken, deleted: CancellationToken) -> Self {
+    pub fn new(
+        caller: CancellationToken,
+        newer: CancellationToken,
+        deleted: CancellationToken,
+        rekeyed: CancellationToken,
+    ) -> Self {
         Self {
             tokens: Arc::new(Tokens {
                 caller,
                 newer,
                 deleted,
+                rekeyed,
             }),
         }
     }
 
     /// A permit that nothing ends.
     pub fn unlimited() -> Self {
-        Self::new(
-            CancellationToken::new(),
-            CancellationToken::new(),
-            CancellationToken::new(),
-        )
+        let token = CancellationToken::new;
+        Self::new(token(), token(), token(), token())
     }
 
     /// Whether another step may be taken.
@@ -176,11 +205,14 @@ impl Permit {
             caller,
             newer,
             deleted,
+            rekeyed,
         } = &*self.tokens;
         if newer.is_cancelled() {
             Err(Stop::NewerWriter)
         } else if deleted.is_cancelled() {
             Err(Stop::Deleted)
+        } else if rekeyed.is_cancelled() {
+            Err(Stop::Rekeyed)
         } else if caller.is_cancelled() {
             Err(Stop::CallerGone)
         } else {
@@ -194,11 +226,13 @@ impl Permit {
             caller,
             newer,
             deleted,
+            rekeyed,
         } = &*self.tokens;
         tokio::select! {
             biased;
             () = newer.cancelled() => Stop::NewerWriter,
             () = deleted.cancelled() => Stop::Deleted,
+            () = rekeyed.cancelled() => Stop::Rekeyed,
             () = caller.cancelled() => Stop::CallerGone,
         }
     }
@@ -217,13 +251,13 @@ mod tests {
 
     #[test]
     fn a_writer_that_was_followed_is_refused_and_its_calls_end() {
-        let (fences, cluster) = (Fences::default(), ClusterName::new("a"));
-        let old = fences.enter(&cluster, &fence("l", 3)).unwrap();
-        let same = fences.enter(&cluster, &fence("l", 3)).unwrap();
+        let (fences, cluster, now) = (Fences::default(), ClusterName::new("a"), runtime::clock::now());
+        let old = fences.enter(&cluster, &fence("l", 3), now).unwrap();
+        let same = fences.enter(&cluster, &fence("l", 3), now).unwrap();
         assert!(!old.is_cancelled() && !same.is_cancelled());
-        let new = fences.enter(&cluster, &fence("l", 4)).unwrap();
+        let new = fences.enter(&cluster, &fence("l", 4), now).unwrap();
         assert!(old.is_cancelled() && same.is_cancelled() && !new.is_cancelled());
-        let refused = fences.enter(&cluster, &fence("l", 3)).unwrap_err();
+        let refused = fences.enter(&cluster, &fence("l", 3), now).unwrap_err();
         assert_eq!(
             (refused.kind, refused.reason.as_ref()),
             (FaultKind::Conflict, "FENCED")
@@ -231,42 +265,55 @@ mod tests {
     }
 
     #[test]
+    fn a_restored_cluster_whose_transitions_went_back_is_served_again_once_the_newer_writer_is_silent() {
+        let (fences, cluster, now) = (Fences::default(), ClusterName::new("a"), runtime::clock::now());
+        let newer = fences.enter(&cluster, &fence("l", 9), now).unwrap();
+        let later = now + SILENCE / 2;
+        assert_eq!(
+            fences.enter(&cluster, &fence("l", 4), later).unwrap_err().reason,
+            "FENCED"
+        );
+        // Being refused is no sign of the newer writer.
+        let restored = fences.enter(&cluster, &fence("l", 4), now + SILENCE).unwrap();
+        assert!(newer.is_cancelled() && !restored.is_cancelled());
+        // Should it live all the same, it is the newest again.
+        fences.enter(&cluster, &fence("l", 9), now + SILENCE).unwrap();
+        assert!(restored.is_cancelled());
+    }
+
+    #[test]
     fn leases_and_clusters_do_not_disturb_each_other() {
-        let (fences, cluster) = (Fences::default(), ClusterName::new("a"));
-        let first = fences.enter(&cluster, &fence("l", 3)).unwrap();
-        fences.enter(&cluster, &fence("m", 9)).unwrap();
-        fences.enter(&ClusterName::new("b"), &fence("l", 9)).unwrap();
+        let (fences, cluster, now) = (Fences::default(), ClusterName::new("a"), runtime::clock::now());
+        let first = fences.enter(&cluster, &fence("l", 3), now).unwrap();
+        fences.enter(&cluster, &fence("m", 9), now).unwrap();
+        fences.enter(&ClusterName::new("b"), &fence("l", 9), now).unwrap();
         assert!(!first.is_cancelled());
-        assert!(fences.enter(&cluster, &fence("l", 3)).is_ok());
+        assert!(fences.enter(&cluster, &fence("l", 3), now).is_ok());
     }
 
     #[test]
     fn a_cluster_that_invents_leases_only_forgets_its_own() {
-        let fences = Fences::default();
-        fences.enter(&ClusterName::new("b"), &fence("l", 9)).unwrap();
+        let (fences, now) = (Fences::default(), runtime::clock::now());
+        fences.enter(&ClusterName::new("b"), &fence("l", 9), now).unwrap();
         for lease in 0..200 {
             fences
-                .enter(&ClusterName::new("a"), &fence(&lease.to_string(), 1))
+                .enter(&ClusterName::new("a"), &fence(&lease.to_string(), 1), now)
                 .unwrap();
         }
-        assert!(fences.enter(&ClusterName::new("b"), &fence("l", 8)).is_err());
+        assert!(fences.enter(&ClusterName::new("b"), &fence("l", 8), now).is_err());
         assert!(fences.leases.lock().newest.len() <= LEASES + 1);
     }
 
     #[test]
     fn a_permit_says_what_ended_it() {
-        let tokens = || {
-            (
-                CancellationToken::new(),
-                CancellationToken::new(),
-                CancellationToken::new(),
-            )
-        };
-        let (caller, newer, deleted) = tokens();
-        let permit = Permit::new(caller.clone(), newer.clone(), deleted.clone());
+        let token = CancellationToken::new;
+        let (caller, newer, deleted, rekeyed) = (token(), token(), token(), token());
+        let permit = Permit::new(caller.clone(), newer.clone(), deleted.clone(), rekeyed.clone());
         assert_eq!(permit.check(), Ok(()));
         caller.cancel();
         assert_eq!(permit.check(), Err(Stop::CallerGone));
+        rekeyed.cancel();
+        assert_eq!(permit.check(), Err(Stop::Rekeyed));
         deleted.cancel();
         assert_eq!(permit.check(), Err(Stop::Deleted));
         newer.cancel();

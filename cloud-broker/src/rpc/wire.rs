@@ -16,7 +16,7 @@ use crate::describe::findings::{Finding, Severity};
 use crate::describe::rights::{Weight, need};
 use crate::instances::describe::{Address, Power, addresses};
 use crate::instances::{Answer, NodeKey, Presence, Proof, Why};
-use crate::load_balancer::{MOST_MEMBERS, MOST_PORTS};
+use crate::load_balancer::{MOST_MEMBERS, MOST_PORTS, short};
 use crate::tenant::ClusterUid;
 
 /// Most keys of one look-up.
@@ -25,8 +25,6 @@ pub(super) const MAX_KEYS: usize = 500;
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(25);
 /// Most source networks of one balancer.
 const MAX_SOURCES: usize = 500;
-/// Longest name of a Kubernetes object.
-const MAX_NAME: usize = 253;
 
 /// Feature words beyond the first version of the contract.
 const FEATURES: [&str; 0] = [];
@@ -70,20 +68,6 @@ pub(super) fn caller_of_plan(request: &v1::PlanLoadBalancerRequest) -> Option<&v
         Request::Ensure(ensure) => ensure.caller.as_ref(),
         Request::Delete(delete) => delete.caller.as_ref(),
     }
-}
-
-fn short(field: &str, text: &str) -> Result<(), Fault> {
-    if text.len() <= MAX_NAME {
-        return Ok(());
-    }
-    Err(Fault::invalid(
-        "TOO_LONG",
-        field,
-        format!(
-            "{field} has {} characters; at most {MAX_NAME} are allowed",
-            text.len()
-        ),
-    ))
 }
 
 /// A key, or why it can't be looked up: a single odd node must not keep the others from an answer.

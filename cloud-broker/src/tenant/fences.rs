@@ -1,7 +1,8 @@
 //! Whether the clusters of one account are kept apart. Pure.
 //!
 //! A broker refuses a configuration in which one cluster could touch what is another's: each must be limited to a project or to
-//! networks, and where two share a network, each to its own machines. Clusters on different accounts can't meet.
+//! networks, and where two share a network, each to its own machines. Each must have a UID of its own in the configuration: what
+//! an agent says of itself proves nothing to a broker that has just begun. Clusters on different accounts can't meet.
 
 use super::{ClusterName, Tenant};
 
@@ -33,6 +34,18 @@ pub fn entanglements(one: &Tenant, other: &Tenant, same_account: bool) -> Vec<En
         return found;
     }
     for tenant in [one, other] {
+        if tenant.uids.is_unknown() {
+            let text = format!(
+                "cluster {} shares its keys with others and has no uid, so that another one could say that it is this one",
+                tenant.cluster
+            );
+            let hint = "give it uid = <UID of its namespace kube-system>, or keys of its own";
+            found.push(Entanglement {
+                cluster: tenant.cluster.clone(),
+                text,
+                hint,
+            });
+        }
         if !tenant.scope.is_limited() {
             let text = format!(
                 "cluster {} shares its keys with others and is not limited to a project or to networks",
@@ -86,8 +99,22 @@ mod tests {
     }
 
     #[test]
+    fn clusters_that_share_keys_say_their_uids_in_the_configuration() {
+        let (one, other) = (tenant("a", Some("n"), None), tenant("b", Some("m"), Some("v")));
+        let found = entanglements(&one, &other, true);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].cluster.as_str(), "a");
+        assert!(found[0].hint.contains("uid = "), "{found:?}");
+        assert_eq!(entanglements(&one, &other, false), []);
+    }
+
+    #[test]
     fn a_cluster_without_a_limit_is_refused_beside_another() {
-        let found = entanglements(&tenant("a", None, None), &tenant("b", Some("n"), None), true);
+        let found = entanglements(
+            &tenant("a", None, Some("u")),
+            &tenant("b", Some("n"), Some("v")),
+            true,
+        );
         assert_eq!(found.len(), 1);
         assert!(found[0].text.contains("cluster a "), "{found:?}");
     }
@@ -95,11 +122,20 @@ mod tests {
     #[test]
     fn two_clusters_in_one_network_are_refused_unless_machines_tell_them_apart() {
         assert_eq!(
-            entanglements(&tenant("a", Some("n"), None), &tenant("b", Some("n"), None), true).len(),
+            entanglements(
+                &tenant("a", Some("n"), Some("u")),
+                &tenant("b", Some("n"), Some("v")),
+                true
+            )
+            .len(),
             1
         );
         assert_eq!(
-            entanglements(&tenant("a", Some("n"), None), &tenant("b", Some("m"), None), true),
+            entanglements(
+                &tenant("a", Some("n"), Some("u")),
+                &tenant("b", Some("m"), Some("v")),
+                true
+            ),
             []
         );
     }

@@ -2,7 +2,8 @@
 //!
 //! The caller on the Unix socket is the default cluster. A certificate stands for a cluster if it is made for clients and exactly
 //! one of its names is configured: its URIs are looked at first, its DNS names only if none of them maps. The common
-//! name says nothing, and configured names have no wildcards.
+//! name says nothing, and configured names have no wildcards. A certificate that is over stands for nobody, also on a
+//! connection that was made while it was valid.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,12 @@ pub enum Stranger {
     #[error("the certificate of {name} is not made for clients: it needs the extended key usage clientAuth")]
     NotForClients {
         /// Its first name.
+        name: String,
+    },
+    /// The certificate is not valid any more.
+    #[error("the certificate of {name} is not valid any more: renew it")]
+    Over {
+        /// Its names.
         name: String,
     },
     /// No section names it.
@@ -64,13 +71,13 @@ impl Identities {
     pub fn new(pairs: impl IntoIterator<Item = (String, ClusterName)>, has_default: bool) -> Self {
         let by_name = pairs
             .into_iter()
-            .map(|(name, cluster)| (spelling(&name), cluster))
+            .map(|(name, cluster)| (normal(&name), cluster))
             .collect();
         Self { by_name, has_default }
     }
 
-    /// Who is calling.
-    pub fn identify(&self, peer: Option<&Peer>) -> Result<Identity, Stranger> {
+    /// Who is calling, at this time in seconds since 1970.
+    pub fn identify(&self, peer: Option<&Peer>, now: i64) -> Result<Identity, Stranger> {
         match peer {
             None => Err(Stranger::Unknown),
             Some(Peer::Unix { .. }) if !self.has_default => Err(Stranger::NoDefault),
@@ -78,11 +85,11 @@ impl Identities {
                 cluster: ClusterName::of_the_socket(),
                 proof: peer.to_string(),
             }),
-            Some(Peer::Certificate(certificate)) => self.of_certificate(certificate),
+            Some(Peer::Certificate(certificate)) => self.of_certificate(certificate, now),
         }
     }
 
-    fn of_certificate(&self, certificate: &Certificate) -> Result<Identity, Stranger> {
+    fn of_certificate(&self, certificate: &Certificate, now: i64) -> Result<Identity, Stranger> {
         let names: Vec<&String> = certificate.uris.iter().chain(&certificate.dns).collect();
         let listed = names
             .iter()
@@ -92,10 +99,13 @@ impl Identities {
         if !certificate.for_clients {
             return Err(Stranger::NotForClients { name: listed });
         }
+        if now > certificate.not_after {
+            return Err(Stranger::Over { name: listed });
+        }
         let maps = |names: &[String]| {
             let found = names
                 .iter()
-                .filter_map(|name| Some((name.clone(), self.by_name.get(&spelling(name))?.clone())));
+                .filter_map(|name| Some((name.clone(), self.by_name.get(&normal(name))?.clone())));
             found.collect::<Vec<_>>()
         };
         let uris = maps(&certificate.uris);
@@ -128,8 +138,9 @@ impl Identities {
     }
 }
 
-/// DNS names are the same in any case; of URIs only scheme and host are, which no issuer varies.
-fn spelling(name: &str) -> String {
+/// The form in which names are compared. DNS names are the same in any case; of URIs only scheme and host are, which no
+/// issuer varies.
+pub fn normal(name: &str) -> String {
     if name.contains("://") {
         name.to_owned()
     } else {
@@ -156,13 +167,16 @@ mod tests {
         )
     }
 
+    /// The last second of the certificates.
+    const NOW: i64 = 1_900_000_000;
+
     fn certificate(uris: &[&str], dns: &[&str]) -> Peer {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         Peer::Certificate(Certificate {
             uris: owned(uris),
             dns: owned(dns),
             for_clients: true,
-            not_after: 0,
+            not_after: NOW,
         })
     }
 
@@ -183,7 +197,7 @@ mod tests {
         #[case] dns: &[&str],
         #[case] cluster: Option<&str>,
     ) {
-        let known = identities().identify(Some(&certificate(uris, dns)));
+        let known = identities().identify(Some(&certificate(uris, dns)), NOW);
         assert_eq!(
             known
                 .ok()
@@ -200,27 +214,38 @@ mod tests {
         };
         server.for_clients = false;
         let refused = identities()
-            .identify(Some(&Peer::Certificate(server)))
+            .identify(Some(&Peer::Certificate(server)), NOW)
             .unwrap_err();
         assert!(refused.to_string().contains("clientAuth"), "{refused}");
     }
 
     #[test]
+    fn a_certificate_that_is_over_is_nobody_although_its_connection_lives() {
+        let known = certificate(&["spiffe://prod/agent"], &[]);
+        assert!(identities().identify(Some(&known), NOW).is_ok());
+        let refused = identities().identify(Some(&known), NOW + 1).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the certificate of spiffe://prod/agent is not valid any more: renew it"
+        );
+    }
+
+    #[test]
     fn the_caller_on_the_socket_is_the_default_cluster_if_there_is_one() {
         let peer = Peer::Unix { uid: 7 };
-        let known = identities().identify(Some(&peer)).unwrap();
+        let known = identities().identify(Some(&peer), NOW).unwrap();
         assert_eq!(
             (known.cluster.as_str(), known.proof.as_str()),
             ("default", "unix:uid=7")
         );
         assert_eq!(
-            Identities::new([], false).identify(Some(&peer)),
+            Identities::new([], false).identify(Some(&peer), NOW),
             Err(Stranger::NoDefault)
         );
     }
 
     #[test]
     fn a_connection_without_a_peer_is_nobody() {
-        assert_eq!(identities().identify(None), Err(Stranger::Unknown));
+        assert_eq!(identities().identify(None, NOW), Err(Stranger::Unknown));
     }
 }

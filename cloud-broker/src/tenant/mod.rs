@@ -20,7 +20,7 @@ mod uids;
 use std::fmt;
 
 pub use fences::{Entanglement, entanglements};
-pub use identity::{Identities, Identity, Stranger};
+pub use identity::{Identities, Identity, Stranger, normal as normal_identity};
 pub use pattern::Pattern;
 pub use policy::{AddressSharing, AllowedAddresses, Policy, PortRange};
 pub use scope::{Machines, NameOrId, Scope};

@@ -5,6 +5,8 @@ use std::num::NonZeroU32;
 
 use ipnet::IpNet;
 
+use super::ClusterName;
+
 /// What a tenant may do inside its scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -51,6 +53,22 @@ impl PortRange {
         first: 30000,
         last: 32767,
     };
+
+    /// Every port.
+    pub const ALL: Self = Self {
+        first: 1,
+        last: u16::MAX,
+    };
+
+    /// The ports that a cluster's machines may be sent to unless its section says so. The cluster on the socket is the only one of
+    /// its file as a rule, and may have been given any node ports; clusters that share a broker keep to Kubernetes' own.
+    pub fn usual(cluster: &ClusterName) -> Self {
+        if *cluster == ClusterName::of_the_socket() {
+            Self::ALL
+        } else {
+            Self::NODE_PORTS
+        }
+    }
 
     /// A range of at least one port; port 0 is none.
     pub fn new(first: u16, last: u16) -> Option<Self> {
@@ -135,6 +153,13 @@ mod tests {
         assert_eq!(PortRange::new(2, 1), None);
         assert_eq!(PortRange::new(0, 1), None);
         assert!(PortRange::new(7, 7).is_some_and(|range| range.contains(7)));
+    }
+
+    #[test]
+    fn node_ports_of_any_number_are_served_for_the_cluster_on_the_socket() {
+        let usual = PortRange::usual(&ClusterName::of_the_socket());
+        assert!(usual.contains(1) && usual.contains(8080) && usual.contains(65535));
+        assert_eq!(PortRange::usual(&ClusterName::new("blue")), PortRange::NODE_PORTS);
     }
 
     #[test]

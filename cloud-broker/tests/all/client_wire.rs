@@ -735,6 +735,29 @@ async fn new_keys_are_used_from_the_next_call_on() {
 }
 
 #[tokio::test]
+async fn what_was_seen_through_other_keys_is_no_reason_to_write() {
+    let fake = Fake::start(|call| std::future::ready(obliging(&call))).await;
+    let before = api(&fake);
+    let keys = ApiKeys {
+        api_key: "new-key".into(),
+        secret_key: "new-secret".into(),
+    };
+    let other = Settings {
+        keys,
+        ..settings(&fake.url)
+    };
+    assert!(before.account().replace(&other).unwrap());
+    assert!(matches!(
+        before.delete_rule(&rule_id()).await,
+        Err(ApiError::Rekeyed { .. })
+    ));
+    assert_eq!(fake.count("deleteLoadBalancerRule"), 0);
+    let after = Api::new(before.account().clone(), "tenant", None);
+    after.delete_rule(&rule_id()).await.unwrap();
+    assert_eq!(fake.count("deleteLoadBalancerRule"), 1);
+}
+
+#[tokio::test]
 async fn the_clock_of_a_gateway_is_followed() {
     let body = r#"{"xresponse":{}}"#;
     let reply = format!(

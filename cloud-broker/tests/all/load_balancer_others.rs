@@ -16,12 +16,12 @@ use super::load_balancer_support::{
     Always, Broker, Endpoint, calls, cloud, cluster, farewell, isolated, picture, port_of, service, wish,
 };
 
-const NAME: &str = "a0000000111114111811111111111111";
+pub(crate) const NAME: &str = "a0000000111114111811111111111111";
 const LEASEWEB: &str = "K8s_svc_kubernetes_shop_web-1";
 
 /// An address with rules as an older controller, or a person, makes them.
-struct Made {
-    ip: IpAddr,
+pub(crate) struct Made {
+    pub(crate) ip: IpAddr,
     network: NetworkId,
 }
 
@@ -43,7 +43,7 @@ async fn network(broker: &Broker) -> NetworkId {
     clippy::too_many_lines,
     reason = "what an older controller does, in its order"
 )]
-async fn by_hand(broker: &Broker, cloud: &Handle, ip: &str, rules: &[(&str, u16, u16)]) -> Made {
+pub(crate) async fn by_hand(broker: &Broker, cloud: &Handle, ip: &str, rules: &[(&str, u16, u16)]) -> Made {
     let network = network(broker).await;
     let ip: IpAddr = ip.parse().unwrap();
     let turn = broker.api.turn_to_associate().await;

@@ -203,7 +203,8 @@ async fn a_balancer_is_made_listed_planned_and_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wish_that_can_not_be_met_names_its_field_before_anything_is_done() {
     let cloud = simulator(seed()).await;
-    let broker = Running::start(&config(&cloud, "demo", "")).await;
+    let section = "[Cluster \"default\"]\nmember-ports = 30000-32767";
+    let broker = Running::start(&config(&cloud, "demo", section)).await;
     let agent = broker.agent();
     let good = request(&agent, &[80]).await;
     let with_port = |change: fn(&mut WishPort)| {
@@ -340,6 +341,35 @@ async fn a_newer_writer_stops_the_call_of_the_older_one_before_its_next_step() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_step_is_begun_under_other_keys_for_what_was_seen_through_the_old_ones() {
+    let seed = Seed::builder()
+        .account("demo")
+        .account("second")
+        .network("demo", "k8s", "127.101.0.0/24")
+        .machines("k8s", "node-", 3)
+        .build();
+    let cloud = simulator(seed).await;
+    let broker = Running::start(&config(&cloud, "demo", "")).await;
+    let agent = broker.agent();
+    let request = request(&agent, &[80, 443]).await;
+    let slow = Effect::slow(Duration::from_secs(5));
+    cloud.add_fault(Script::at("createLoadBalancerRule", 1, slow));
+    let running = spawn({
+        let (agent, request) = (agent.clone(), request.clone());
+        async move { ensure(&agent, request).await }
+    });
+    begun(&cloud).await;
+    broker.write("cloud.conf", &config(&cloud, "second", ""));
+    until(|| broker.metric("cloud_broker_config_reloads_total{outcome=\"applied\"}") == Some(1.0)).await;
+    let fault = running.await.unwrap().unwrap_err();
+    assert_eq!(fault.reason, "KEYS_CHANGED");
+    assert!(matches!(fault.advice, Advice::After(_)), "{fault:?}");
+    // Only what had been sent already was done.
+    assert!(cloud.dump().rules.len() <= 1);
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_delete_stops_a_running_ensure_and_leaves_nothing() {
     let cloud = simulator(seed()).await;
     let broker = Running::start(&config(&cloud, "demo", "")).await;
@@ -460,5 +490,37 @@ async fn two_clusters_on_one_account_never_touch_each_others_balancers() {
         .into_inner();
     assert_eq!(cloud.dump().rules.len(), 1, "{answer:?}");
     assert!(cloud.dump().acquired().any(|row| row.address == ip));
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_nobody_sees_holds_an_end_only_until_the_clusters_machines_are_seen() {
+    let cloud = simulator(seed()).await;
+    let broker = Running::start(&config(&cloud, "demo", "")).await;
+    let agent = broker.agent();
+    let end = async || {
+        let request = DeleteLoadBalancerRequest {
+            published: vec!["192.0.2.1".to_owned()],
+            ..delete(&agent)
+        };
+        let answer = agent.client.clone().delete_load_balancer(request).await;
+        answer.unwrap().into_inner().outcome.unwrap()
+    };
+    // Keys that were changed for those of another account show machines, too, but none that a node was found to be.
+    agent
+        .look_up(vec![named("node-of-another-account")])
+        .await
+        .unwrap();
+    let waiting = end().await;
+    assert!(
+        matches!(&waiting, delete_load_balancer_response::Outcome::Pending(pending) if pending.reason == "SCOPE_CHANGED"),
+        "{waiting:?}"
+    );
+    agent.look_up(vec![named("node-1")]).await.unwrap();
+    let done = end().await;
+    assert!(
+        matches!(done, delete_load_balancer_response::Outcome::Settled(_)),
+        "{done:?}"
+    );
     broker.stop().await;
 }

@@ -56,10 +56,7 @@ async fn the_caller_on_the_socket_learns_who_it_is_and_what_it_may_do() {
     assert!(described.identity.starts_with("unix:uid="));
     assert_eq!((described.contract_min, described.contract_max), (1, 1));
     let policy = described.policy.unwrap();
-    assert_eq!(
-        (policy.member_port_first, policy.member_port_last),
-        (30000, 32767)
-    );
+    assert_eq!((policy.member_port_first, policy.member_port_last), (1, 65535));
     assert!(described.limits.unwrap().max_wait.is_some());
     assert!(described.server_time.is_some() && described.drift_period.is_some());
     until(|| cloud.calls().of_command("listNetworks") > 0).await;
@@ -304,8 +301,9 @@ async fn a_certificate_decides_which_cluster_is_served_and_a_removed_one_loses_i
         .machines("b", "b-", 1)
         .build();
     let cloud = simulator(seed).await;
-    let section =
-        |name: &str| format!("[Cluster \"{name}\"]\nnetworks = {name}\nidentity = spiffe://{name}/agent\n");
+    let section = |name: &str| {
+        format!("[Cluster \"{name}\"]\nuid = {name}\nnetworks = {name}\nidentity = spiffe://{name}/agent\n")
+    };
     let both = config(&cloud, "demo", &format!("{}{}", section("a"), section("b")));
     let pki = Pki::new();
     let port = std::net::TcpListener::bind("127.0.0.1:0")
@@ -368,6 +366,7 @@ async fn a_certificate_decides_which_cluster_is_served_and_a_removed_one_loses_i
         (forged.kind, forged.reason.as_ref()),
         (FaultKind::Denied, "OTHER_CLUSTER_UID")
     );
+    assert!(!forged.text.contains("cluster a"), "{}", forged.text);
     broker.write("cloud.conf", &config(&cloud, "demo", &section("a")));
     until(|| broker.metric(APPLIED) == Some(1.0)).await;
     assert_eq!(b.describe().await.unwrap_err().reason, "STRANGER");

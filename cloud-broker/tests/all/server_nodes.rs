@@ -147,6 +147,27 @@ async fn two_machines_of_one_name_are_never_guessed_between() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cache_time_without_measure_does_no_harm() {
+    let cloud = simulator(seed()).await;
+    let forever = format!("vm-cache-ttl = {}", u64::MAX);
+    let broker = Running::start(&config(&cloud, "demo", &forever)).await;
+    let agent = broker.agent();
+    let id = found(agent.look_up_one(named("node-1")).await).machine_id;
+    agent
+        .look_up(vec![named("node-2"), named("node-3")])
+        .await
+        .unwrap();
+    cloud.destroy_machine("node-1").unwrap();
+    let ask = async || agent.look_up_one(not_ready(with_id("node-1", &id))).await;
+    let proved = async { while !matches!(ask().await, Presence::Gone(_)) {} };
+    tokio::time::timeout(Duration::from_secs(20), proved)
+        .await
+        .unwrap();
+    assert!(matches!(ask().await, Presence::Gone(_)), "the proof is kept");
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_destroyed_machine_is_gone_only_after_two_lists_and_a_look_up() {
     let cloud = simulator(seed()).await;
     let broker = Running::start(&config(&cloud, "demo", "")).await;

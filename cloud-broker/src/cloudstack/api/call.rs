@@ -131,6 +131,7 @@ impl Api {
         Caller {
             tenant: Arc::clone(&self.tenant),
             share: self.share,
+            rekeyed: self.rekeyed.clone(),
         }
     }
 

@@ -26,6 +26,7 @@ pub use networks::NetworkQuery;
 pub(super) use params::Params;
 pub use rules::{CreateRule, RuleChange, RuleQuery};
 pub use start::{Created, Outcome, Started};
+use tokio_util::sync::CancellationToken;
 
 use super::Account;
 use super::types::ProjectId;
@@ -38,13 +39,15 @@ pub struct Api {
     share: u32,
     project: Option<ProjectId>,
     work: Option<Arc<str>>,
+    rekeyed: CancellationToken,
 }
 
 impl Api {
     /// An account for a tenant. The tenant's name decides whose turn it is in the budget; the project, if any, is the
-    /// scope of every list.
+    /// scope of every list. Once the account has other keys nothing is written for the tenant any more: it needs another one of these.
     pub fn new(account: Arc<Account>, tenant: &str, project: Option<ProjectId>) -> Self {
         Self {
+            rekeyed: account.rekeyed(),
             account,
             tenant: tenant.into(),
             share: 1,

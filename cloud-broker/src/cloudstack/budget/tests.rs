@@ -230,3 +230,27 @@ proptest! {
         prop_assert!(waiting.is_empty(), "{:?} never went", waiting);
     }
 }
+
+#[test]
+fn a_wait_without_measure_holds_nobody_back_for_ever() {
+    let now = Instant::now();
+    let mut budget = budget(1.0, 1.0, now);
+    let ticket = budget.enqueue(&claim("a", CommandClass::Read));
+    budget.throttled(now, Duration::MAX);
+    assert!(budget.next_grant(now).unwrap() <= now + 20 * SECOND);
+    assert_eq!(budget.grant(now + 20 * SECOND), [ticket]);
+}
+
+#[test]
+fn another_configuration_ends_a_block() {
+    let now = Instant::now();
+    let mut budget = budget(1.0, 1.0, now);
+    let ticket = budget.enqueue(&claim("a", CommandClass::Read));
+    budget.throttled(now, 300 * SECOND);
+    assert!(budget.grant(now + 20 * SECOND).is_empty());
+    budget.configure(Rate {
+        per_second: 1.0,
+        burst: 1.0,
+    });
+    assert_eq!(budget.grant(now + 20 * SECOND), [ticket]);
+}

@@ -137,6 +137,23 @@ fn the_wait_of_a_throttled_call_is_in_its_text_else_in_a_header() {
 }
 
 #[test]
+fn no_answer_makes_an_account_wait_longer_than_five_minutes() {
+    let forever = Some(Duration::from_secs(u64::MAX));
+    let json = refused(READ, 429, "slow down", forever);
+    let text = refused(READ, 429, "please retry after [18446744073709551615] ms.", None);
+    let html = Answer {
+        retry_after: forever,
+        ..answer(429, "text/html", "<html></html>")
+    };
+    for error in [json, text, understand(READ, &html).unwrap_err()] {
+        let ApiError::Throttled { after, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(after, Duration::from_mins(5));
+    }
+}
+
+#[test]
 fn a_refusal_of_a_write_with_530_may_have_left_something() {
     let body = r#"{"xresponse":{"errorcode":530,"errortext":"Internal error"}}"#;
     assert_eq!(class(WRITE, &json_answer(530, body)), ("rejected", true));

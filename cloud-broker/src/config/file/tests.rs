@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::tenant::{AddressSharing, Machines, NameOrId};
+use crate::tenant::{AddressSharing, Machines, NameOrId, PortRange};
 
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
@@ -53,7 +53,11 @@ fn the_file_of_the_go_controller_is_read_as_it_is() {
 #[test]
 fn what_is_not_said_has_its_default() {
     let cluster = one(&format!("[Global]\n{KEYS}project-id =\n"));
-    assert_eq!(cluster.tenant.policy, Policy::default());
+    let usual = Policy {
+        member_ports: PortRange::ALL,
+        ..Policy::default()
+    };
+    assert_eq!(cluster.tenant.policy, usual);
     assert_eq!(cluster.tenant.scope, Scope::default());
     assert_eq!(cluster.machines_ttl, MACHINES_TTL);
     assert!(cluster.tenant.uids.is_unknown());
@@ -114,6 +118,16 @@ fn the_default_cluster_may_be_written_beside_others() {
         "[Global]\n{KEYS}cluster-uid = g\n[Cluster \"default\"]\nnetworks = a\n[Cluster \"b\"]\nnetworks = b\nuid = v\n"
     );
     let config = parse_with(&source, &[]).unwrap();
+    let ports = |name| {
+        config.clusters[&ClusterName::new(name)]
+            .tenant
+            .policy
+            .member_ports
+    };
+    assert_eq!(
+        (ports("default"), ports("b")),
+        (PortRange::ALL, PortRange::NODE_PORTS)
+    );
     assert_eq!(
         config.clusters[&ClusterName::of_the_socket()].tenant.uids.mark(),
         "g"
@@ -162,15 +176,61 @@ fn keys_of_a_section_come_in_pairs() {
 #[test]
 fn clusters_that_are_not_kept_apart_are_refused() {
     let text = parse_with(
-        &format!("[Global]\n{KEYS}[Cluster \"a\"]\nidentity = x\n[Cluster \"b\"]\nnetworks = n\nidentity = x\n[Cluster \"c\"]\nnetworks = n\n"),
+        &format!(
+            "[Global]\n{KEYS}[Cluster \"a\"]\nidentity = x\nuid = u\n[Cluster \"b\"]\nnetworks = n\nidentity = x\nuid = v\n\
+             [Cluster \"c\"]\nnetworks = n\nuid = w\n"
+        ),
         &[],
     )
     .unwrap_err();
     insta::assert_snapshot!(text, @r"
     /etc/broker/cloud.conf:5: cluster a shares its keys with others and is not limited to a project or to networks; give it networks = ... or project-id = ..., or keys of its own
-    /etc/broker/cloud.conf:7: identity x stands for a and for b; an identity names one cluster
-    /etc/broker/cloud.conf:10: clusters b and c share keys and are not kept apart; give them different networks (all by id or all by name), projects, or machines = <pattern or tag> that can't overlap
+    /etc/broker/cloud.conf:8: identity x stands for a and for b; an identity names one cluster
+    /etc/broker/cloud.conf:12: clusters b and c share keys and are not kept apart; give them different networks (all by id or all by name), projects, or machines = <pattern or tag> that can't overlap
     ");
+}
+
+#[test]
+fn clusters_that_share_keys_and_have_no_uid_are_refused_with_their_lines() {
+    let text = parse_with(
+        &format!("[Global]\n{KEYS}[Cluster \"a\"]\nnetworks = m\n[Cluster \"b\"]\nnetworks = n\n[Cluster \"c\"]\nnetworks = o\nuid = u\n"),
+        &[],
+    )
+    .unwrap_err();
+    insta::assert_snapshot!(text, @r"
+    /etc/broker/cloud.conf:5: cluster a shares its keys with others and has no uid, so that another one could say that it is this one; give it uid = <UID of its namespace kube-system>, or keys of its own
+    /etc/broker/cloud.conf:7: cluster b shares its keys with others and has no uid, so that another one could say that it is this one; give it uid = <UID of its namespace kube-system>, or keys of its own
+    ");
+}
+
+#[test]
+fn two_spellings_of_one_certificate_name_are_one_identity() {
+    let text = parse_with(
+        &format!(
+            "[Global]\n{KEYS}[Cluster \"a\"]\nidentity = agent.example\nnetworks = m\nuid = u\n\
+             [Cluster \"b\"]\nidentity = Agent.Example\nnetworks = n\nuid = v\n"
+        ),
+        &[],
+    )
+    .unwrap_err();
+    assert!(
+        text.contains(":9: identity Agent.Example stands for a and for b"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_key_that_stands_where_a_path_belongs_is_not_shown() {
+    let key = "mB4S9kE2yU-1nQ_zR7vT0aLxW3pD5hJ6cF8gK".repeat(2);
+    for key in [key.clone(), format!("/{key}+/="), format!("keys/{key}")] {
+        let text = parse_with(
+            &format!("[Global]\napi-url = http://c/client/api\napi-key = A\nsecret-key-file = {key}\n"),
+            &[],
+        )
+        .unwrap_err();
+        assert!(!text.contains("mB4S9kE2yU"), "{text}");
+        assert!(text.contains(":4: secret-key-file: "), "{text}");
+    }
 }
 
 #[test]

@@ -39,10 +39,11 @@ pub(super) fn of(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
             } else {
                 "behind"
             },
-            facts.clock_offset.abs(),
+            // In minutes: texts that change with every look are told with every look.
+            (facts.clock_offset.abs() + SKEW / 2) / SKEW,
         );
         let text = format!(
-            "its clock is {by} s {side} this machine's; signatures are corrected for it, mend the clock that is wrong"
+            "its clock is {by} min {side} this machine's; signatures are corrected for it, mend the clock that is wrong"
         );
         findings.push(finding(Severity::Warning, "CLOCK_OFF", &api, text));
     }
@@ -98,6 +99,7 @@ fn failure(facts: &Facts<'_>, api: &str, error: &ApiError) -> Finding {
         | ApiError::NoCapacity(_)
         | ApiError::JobFailed { .. }
         | ApiError::JobLost { .. }
+        | ApiError::Rekeyed { .. }
         | ApiError::Stopping { .. } => finding(Severity::Error, "API_REFUSES", api, error.to_string()),
     }
 }
@@ -114,7 +116,10 @@ fn certificate(used: &Certificate, now: i64) -> Option<Finding> {
         ));
     }
     let is_soon = left < i64::try_from(SOON.as_secs()).unwrap_or(i64::MAX);
-    let text = format!("it is valid for {} more hours; renew it", left / 3600);
+    let text = match left / (24 * 3600) {
+        0 => "it ends within a day; renew it".to_owned(),
+        days => format!("it ends within {} days; renew it", days + 1),
+    };
     is_soon.then(|| finding(Severity::Warning, "CERTIFICATE_SOON_OVER", object, text))
 }
 

@@ -10,7 +10,7 @@ use super::MAX_SOURCES;
 
 use crate::load_balancer::{
     AdoptionHint, Answer, Demand, Departed, DialectWish, Farewell, Impact, Note, Outcome, Preview, Served,
-    ServiceRef, Severity, Summary, Wait, Wish,
+    ServiceRef, Severity, Summary, Wait, Wish, short,
 };
 use crate::tenant::{NameOrId, Policy};
 
@@ -44,11 +44,12 @@ pub(in crate::rpc) fn ensure(
 
 /// Reads a Delete.
 pub(in crate::rpc) fn delete(request: &v1::DeleteLoadBalancerRequest) -> Result<Demand<Farewell>, Fault> {
+    short("network", &request.network)?;
     let goal = Farewell {
         keep_address: request.keep_address,
         network: (!request.network.is_empty()).then(|| NameOrId::new(&request.network)),
         dialect: DialectWish::from_proto(request.dialect.as_ref())?,
-        adoption: AdoptionHint::from_proto(request.adoption.as_ref()),
+        adoption: AdoptionHint::from_proto(request.adoption.as_ref())?,
     };
     let service = ServiceRef::from_proto(request.r#ref.as_ref())?;
     Ok(Demand {
@@ -274,6 +275,23 @@ mod tests {
             page(list(1), &request(1, "x")).unwrap_err().field.as_deref(),
             Some("page_token")
         );
+    }
+
+    #[test]
+    fn an_end_with_words_that_are_too_long_is_refused() {
+        let sound = v1::DeleteLoadBalancerRequest {
+            r#ref: Some(v1::LoadBalancerRef {
+                uid: "u".into(),
+                ..v1::LoadBalancerRef::default()
+            }),
+            ..v1::DeleteLoadBalancerRequest::default()
+        };
+        assert!(delete(&sound).is_ok());
+        let long = v1::DeleteLoadBalancerRequest {
+            network: "x".repeat(254),
+            ..sound
+        };
+        assert_eq!(delete(&long).unwrap_err().field.as_deref(), Some("network"));
     }
 
     #[test]

@@ -56,12 +56,14 @@ async fn a_broker_outside_the_cluster_serves_it_over_mutual_tls(world: &World) -
 
 async fn one_broker_serves_two_clusters_and_keeps_them_apart(world: &World) -> Result<()> {
     let authority = Authority::found(&world.subdir("pki"), "outside")?;
+    let green = Cluster::start(&world.subdir("green")).await?;
+    let uids = (world.cluster.uid().await?, green.uid().await?);
+    let fence = |machines, uid| [("networks", NETWORK), ("machines", machines), ("uid", uid)];
     let sections = [
-        cluster_section("blue", BLUE, &[("networks", NETWORK), ("machines", "node-*")]),
-        cluster_section("green", GREEN, &[("networks", NETWORK), ("machines", "K8S-*")]),
+        cluster_section("blue", BLUE, &fence("node-*", uids.0.as_str())),
+        cluster_section("green", GREEN, &fence("K8S-*", uids.1.as_str())),
     ];
     let plan = broker(world, &authority, &sections.concat())?;
-    let green = Cluster::start(&world.subdir("green")).await?;
     let account = rbac::apply(&green).await?;
     let kubeconfig = account
         .kubeconfig(&green, &green.plane.url, &world.subdir("green.kubeconfig"))
