@@ -1,5 +1,6 @@
 //! The page that says what the agent may do in Kubernetes, made from the roles in `deploy/`, and what each right is for.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
@@ -87,9 +88,10 @@ pub fn path() -> PathBuf {
 pub fn page() -> Result<String> {
     let mut page = HEAD.to_owned();
     for (file, title, what) in PARTS {
-        page += &format!(
-            "\n## {title}\n\n{what}\n\n| Resource | Where | Verb | For |\n| --- | --- | --- | --- |\n"
-        );
+        writeln!(
+            page,
+            "\n## {title}\n\n{what}\n\n| Resource | Where | Verb | For |\n| --- | --- | --- | --- |"
+        )?;
         for right in granted(file)? {
             let what_for = right.what_for().with_context(|| {
                 format!(
@@ -97,10 +99,11 @@ pub fn page() -> Result<String> {
                     right.verb, right.resource
                 )
             })?;
-            page += &format!(
-                "| {} | {} | `{}` | {what_for} |\n",
+            writeln!(
+                page,
+                "| {} | {} | `{}` | {what_for} |",
                 right.object, right.place, right.verb
-            );
+            )?;
         }
     }
     Ok(page)
@@ -135,7 +138,8 @@ fn granted(file: &str) -> Result<Vec<Right>> {
         for rule in words(&role["rules"]) {
             for resource in words(&rule["resources"]).filter_map(Value::as_str) {
                 let names = words(&rule["resourceNames"]).filter_map(Value::as_str);
-                let names: String = names.map(|name| format!(" `{name}`")).collect();
+                let names: Vec<_> = names.map(|name| format!(" `{name}`")).collect();
+                let names = names.concat();
                 rights.extend(words(&rule["verbs"]).filter_map(Value::as_str).map(|verb| Right {
                     resource: resource.to_owned(),
                     object: format!("`{resource}`{names}"),

@@ -152,6 +152,7 @@ fn is_metric(word: &str) -> bool {
         "cloudstack_api_",
         "leader_election_",
         "workqueue_",
+        "process_contained_",
     ];
     families.iter().any(|family| word.starts_with(family))
 }
