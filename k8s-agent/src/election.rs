@@ -60,9 +60,15 @@ impl Election {
             return Ended::Stopped;
         };
         self.began(&lease, sent);
+        let subject = Subject::of(&lease);
         let ended = self.hold(lease, sent, &stop).await;
         self.throne.end();
         self.metrics.set_leader(&self.name, false);
+        if matches!(ended, Ended::Lost(_)) {
+            // One that gives the lease up has written its last event by then.
+            let text = format!("{} stopped leading", self.candidate.identity());
+            self.events.publish(&subject, &Reason::LEADER_ELECTION, text);
+        }
         ended
     }
 

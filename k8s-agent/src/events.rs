@@ -103,7 +103,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// A process became leader.
+    /// A process became leader, or lost the lease.
     LEADER_ELECTION = Normal "LeaderElection" by Process;
     /// A node got provider id, labels and addresses, and lost its taint.
     SYNCED = Normal "Synced" by Node;

@@ -1,5 +1,5 @@
-//! The HTTPS endpoint: `/healthz`, `/livez`, `/readyz` for everybody, `/metrics` and `/configz` for callers on this machine or with a
-//! client certificate.
+//! The HTTPS endpoint: `/healthz`, `/livez`, `/readyz` for everybody, `/metrics`, `/metrics/slis` and `/configz` for callers on this machine or
+//! with a client certificate.
 //!
 //! Paths and answers are those of Kubernetes' own controllers. Without certificate files the endpoint makes itself one. Anybody may connect, so
 //! a connection lives only for a while, and when there are too many the oldest makes room: probes are always answered.
@@ -196,6 +196,7 @@ pub fn router(host: Host, trusted: bool) -> Router {
         .route("/livez", get(alive))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
+        .route("/metrics/slis", get(slis))
         .route("/configz", get(configz))
         .with_state(Caller { host, trusted })
 }
@@ -225,6 +226,14 @@ async fn metrics(State(caller): State<Caller>) -> Response {
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], caller.host.scrape()).into_response()
+}
+
+async fn slis(State(caller): State<Caller>) -> Response {
+    if !caller.trusted {
+        return forbidden();
+    }
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], caller.host.health().slis()).into_response()
 }
 
 async fn configz(State(caller): State<Caller>) -> Response {
@@ -284,11 +293,24 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_are_refused_to_strangers() {
-        assert_eq!(
-            get(&Host::new(), false, "/metrics").await.0,
-            StatusCode::FORBIDDEN
-        );
-        assert_eq!(get(&Host::new(), true, "/metrics").await.0, StatusCode::OK);
+        for path in ["/metrics", "/metrics/slis"] {
+            assert_eq!(
+                get(&Host::new(), false, path).await.0,
+                StatusCode::FORBIDDEN,
+                "{path}"
+            );
+            assert_eq!(get(&Host::new(), true, path).await.0, StatusCode::OK, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_health_endpoints_told_shows_as_metrics() {
+        let host = Host::new();
+        let _gate = host.gate("broker");
+        get(&host, false, "/readyz").await;
+        let (_, text) = get(&host, true, "/metrics/slis").await;
+        let told = r#"kubernetes_healthchecks_total{name="broker",status="error",type="readyz"} 1"#;
+        assert!(text.lines().any(|line| line == told), "{text}");
     }
 
     #[tokio::test]

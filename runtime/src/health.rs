@@ -10,12 +10,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// Name, endpoint and result of a check.
+type Count = (String, &'static str, &'static str);
 
 /// Checks and gates of one process.
 #[derive(Clone, Default)]
 pub struct Health {
     checks: Arc<Mutex<BTreeMap<String, Check>>>,
     gates: Arc<Mutex<BTreeMap<String, Result<(), String>>>>,
+    /// How often which result was told.
+    counts: Arc<Mutex<BTreeMap<Count, u64>>>,
 }
 
 /// What an endpoint answers.
@@ -68,23 +72,72 @@ impl Health {
 
     /// Whether the process is alive. `exclude` names checks that don't count.
     pub fn alive(&self, verbose: bool, exclude: &[&str]) -> Report {
+        self.told("healthz", self.checked(), verbose, exclude)
+    }
+
+    /// Whether the process can do its work.
+    pub fn ready(&self, verbose: bool, exclude: &[&str]) -> Report {
+        self.told(
+            "readyz",
+            self.gates.lock().clone().into_iter().collect(),
+            verbose,
+            exclude,
+        )
+    }
+
+    /// Every check and gate as it is now, and how often each result was told, in the metrics that Kubernetes' own programs have
+    /// for it.
+    pub fn slis(&self) -> String {
+        let mut text = String::from(
+            "# HELP kubernetes_healthcheck Result of each check, 1 if it is well\n# TYPE kubernetes_healthcheck gauge\n",
+        );
+        let gates = self.gates.lock().clone();
+        let checks = self.checked().into_iter().map(|result| ("healthz", result));
+        let gates = gates.into_iter().map(|result| ("readyz", result));
+        for (kind, (name, result)) in checks.chain(gates) {
+            let well = u8::from(result.is_ok());
+            // Writing to a string can't fail.
+            let _ = writeln!(
+                text,
+                "kubernetes_healthcheck{{name=\"{name}\",type=\"{kind}\"}} {well}"
+            );
+        }
+        text.push_str(
+            "# HELP kubernetes_healthchecks_total Results that were told\n# TYPE kubernetes_healthchecks_total counter\n",
+        );
+        for ((name, kind, status), count) in self.counts.lock().iter() {
+            let _ = writeln!(
+                text,
+                "kubernetes_healthchecks_total{{name=\"{name}\",status=\"{status}\",type=\"{kind}\"}} {count}"
+            );
+        }
+        text
+    }
+
+    fn checked(&self) -> Vec<(String, Result<(), String>)> {
         let checks: Vec<(String, Check)> = self
             .checks
             .lock()
             .iter()
             .map(|(name, check)| (name.clone(), Arc::clone(check)))
             .collect();
-        report(
-            checks.into_iter().map(|(name, check)| (name, check())),
-            verbose,
-            exclude,
-        )
+        checks.into_iter().map(|(name, check)| (name, check())).collect()
     }
 
-    /// Whether the process can do its work.
-    pub fn ready(&self, verbose: bool, exclude: &[&str]) -> Report {
-        let gates = self.gates.lock().clone();
-        report(gates.into_iter(), verbose, exclude)
+    fn told(
+        &self,
+        kind: &'static str,
+        results: Vec<(String, Result<(), String>)>,
+        verbose: bool,
+        exclude: &[&str],
+    ) -> Report {
+        let mut counts = self.counts.lock();
+        for (name, result) in &results {
+            let status = if result.is_ok() { "success" } else { "error" };
+            *counts.entry((name.clone(), kind, status)).or_default() += 1;
+        }
+        drop(counts);
+        report(results.into_iter(), verbose, exclude)
     }
 }
 
@@ -150,6 +203,30 @@ mod tests {
         assert_eq!(
             health.ready(false, &[]).text,
             "[-]broker failed: connection refused\n"
+        );
+    }
+
+    #[test]
+    fn every_check_and_gate_shows_as_it_is_and_how_often_it_was_told() {
+        let health = Health::default();
+        health.check("leaderElection", || Ok(()));
+        let gate = health.gate("broker");
+        health.alive(false, &[]);
+        health.alive(true, &[]);
+        health.ready(false, &[]);
+        gate.open();
+        health.ready(false, &[]);
+        let text = health.slis();
+        let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            lines,
+            [
+                r#"kubernetes_healthcheck{name="leaderElection",type="healthz"} 1"#,
+                r#"kubernetes_healthcheck{name="broker",type="readyz"} 1"#,
+                r#"kubernetes_healthchecks_total{name="broker",status="error",type="readyz"} 1"#,
+                r#"kubernetes_healthchecks_total{name="broker",status="success",type="readyz"} 1"#,
+                r#"kubernetes_healthchecks_total{name="leaderElection",status="success",type="healthz"} 2"#,
+            ]
         );
     }
 }

@@ -27,15 +27,19 @@ struct Runner {
     running: tokio::task::JoinHandle<Ended>,
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test ends the task itself")]
 fn start(api: &FakeApiServer, identity: &str) -> Runner {
+    start_telling(api, identity, Recorder::discarding())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test ends the task itself")]
+fn start_telling(api: &FakeApiServer, identity: &str, events: Recorder) -> Runner {
     let (throne, leadership) = Leadership::contested();
     let election = Election {
         leases: Api::namespaced(api.client(), "kube-system"),
         name: NAME.to_owned(),
         candidate: Candidate::new("kube-system", NAME, identity.to_owned(), TIMING),
         throne,
-        events: Recorder::discarding(),
+        events,
         metrics: Metrics::default(),
     };
     let stop = CancellationToken::new();
@@ -227,4 +231,23 @@ async fn a_missing_right_is_waited_for() {
     runner.leads().await;
     runner.stop.cancel();
     runner.ended().await;
+}
+
+#[tokio::test]
+async fn a_lease_that_is_lost_is_told_on_the_lease() {
+    let api = FakeApiServer::new();
+    let (events, writer) = Recorder::new(Metrics::default());
+    let runner = start_telling(&api, "me", events);
+    runner.leads().await;
+    api.change("leases", NAME, |lease| {
+        lease["spec"]["holderIdentity"] = json!("thief");
+    });
+    assert!(matches!(runner.ended().await, Ended::Lost(_)));
+    let flush = CancellationToken::new();
+    flush.cancel();
+    writer.run(api.client(), flush).await;
+    assert_eq!(
+        api.event_texts(NAME, "LeaderElection"),
+        ["me became leader", "me stopped leading"]
+    );
 }

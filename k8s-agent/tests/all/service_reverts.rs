@@ -95,7 +95,10 @@ async fn an_address_that_was_left_already_is_not_published_again_without_asking(
     world.shows("web", "192.0.2.250").await;
     let api = world.api.clone();
     world.api.change("services", "web", |web| {
-        web["metadata"]["annotations"][&annotation] = json!("");
+        web["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove(&annotation);
     });
     world.shows("web", "192.0.2.251").await;
     let again = api
