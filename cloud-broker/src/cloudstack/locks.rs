@@ -2,7 +2,8 @@
 //!
 //! Decides which calls exclude each other. Facts: creates of rules and of firewall rules lock the address on the server,
 //! associates lock the owner; whoever finds such a lock taken tries again only five seconds later. Releases are serial per
-//! address for our own sake: who may release is decided by what is seen on the address.
+//! address for our own sake: who may release is decided by what is seen on the address. Of each tenant only one waits for the
+//! turn to take an address, so that one with many Services does not keep the others of its account from their first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -39,6 +40,7 @@ impl ReleaseTurn {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     Associate(Option<ProjectId>),
+    Gate(Arc<str>, Option<ProjectId>),
     Create(AddressId),
     Release(AddressId),
 }
@@ -48,8 +50,9 @@ enum Key {
 pub struct Locks(Mutex<HashMap<Key, Weak<tokio::sync::Mutex<()>>>>);
 
 impl Locks {
-    /// Waits for the turn to take an address for an owner: the project, or the account itself.
-    pub async fn associating(&self, project: Option<&ProjectId>) -> AssociateTurn {
+    /// Waits for a tenant's turn to take an address for an owner: the project, or the account itself.
+    pub async fn associating(&self, tenant: &Arc<str>, project: Option<&ProjectId>) -> AssociateTurn {
+        let _foremost = self.turn(Key::Gate(Arc::clone(tenant), project.cloned())).await;
         AssociateTurn(self.turn(Key::Associate(project.cloned())).await)
     }
 
@@ -108,14 +111,38 @@ mod tests {
     #[tokio::test]
     async fn a_turn_lasts_as_long_as_any_clone_of_it() {
         let locks = Locks::default();
-        let first = locks.associating(None).await;
+        let tenant = Arc::from("t");
+        let first = locks.associating(&tenant, None).await;
         let second = first.clone();
         drop(first);
-        assert!(locks.associating(None).now_or_never().is_none());
+        assert!(locks.associating(&tenant, None).now_or_never().is_none());
         let project = ProjectId::parse("p").unwrap();
-        assert!(locks.associating(Some(&project)).now_or_never().is_some());
+        assert!(
+            locks
+                .associating(&tenant, Some(&project))
+                .now_or_never()
+                .is_some()
+        );
         drop(second);
-        assert!(locks.associating(None).now_or_never().is_some());
+        assert!(locks.associating(&tenant, None).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_tenant_with_many_waiting_lets_another_tenant_go_before_its_second() {
+        let locks = Locks::default();
+        let (many, few): (Arc<str>, Arc<str>) = (Arc::from("many"), Arc::from("few"));
+        let held = locks.associating(&many, None).await;
+        let order = Mutex::new(Vec::new());
+        let take = async |tenant: &Arc<str>| {
+            let turn = locks.associating(tenant, None).await;
+            order.lock().push(tenant.to_string());
+            tokio::task::yield_now().await;
+            drop(turn);
+        };
+        futures::join!(take(&many), take(&many), take(&many), take(&few), async {
+            drop(held);
+        });
+        assert_eq!(*order.lock(), ["many", "few", "many", "many"]);
     }
 
     #[tokio::test]

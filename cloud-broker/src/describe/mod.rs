@@ -5,6 +5,7 @@
 //! | `findings` | what is worth telling a person |
 //! | `rights` | what every command is needed for |
 //! | `survey` | when the cloud is asked about itself |
+//! | `version` | what answers tell of the server's version where the key may not ask for it |
 //!
 //! A description never waits for the cloud: it is made of what is known, which the survey renews now and then. What a right
 //! that may not be asked for is worth is learned when a call is refused.
@@ -12,6 +13,7 @@
 pub mod findings;
 pub mod rights;
 mod survey;
+mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +83,9 @@ pub struct Description {
 /// Describes a tenant, and logs findings that are new or gone.
 pub fn describe(served: &Served, call: &CallFacts) -> Description {
     let mut known = served.survey.known();
-    known.rights.extend(served.shared.cloud.rights());
+    known
+        .rights
+        .extend(served.shared.cloud.rights(served.api.project()));
     let list = served.shared.instances.lists().newest(&served.api);
     let failure = served.shared.instances.lists().failure(&served.api);
     let machines = list.as_ref().map(|list| list.index.machines());

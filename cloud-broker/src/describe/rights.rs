@@ -50,7 +50,7 @@ pub const fn need(command: Command) -> Need {
         }
         Command::ListCapabilities => (
             Weight::Convenience,
-            "learning the server's version; set version in the configuration",
+            "learning the server's version, which is else told from what networks are listed; or set version in the configuration",
         ),
         Command::ListApis => (
             Weight::Convenience,

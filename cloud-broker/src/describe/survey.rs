@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use runtime::host::Host;
 
 use super::findings::{Finding, Severity};
-use super::{CallFacts, Known, Survey, describe};
+use super::{CallFacts, Known, Survey, describe, version};
 use crate::cloudstack::types::Version;
 use crate::cloudstack::{Api, ApiError, Command, Listing, NetworkQuery, Pace};
 use crate::directory::{Directory, Served};
@@ -59,8 +59,12 @@ pub async fn watch(host: Host, directory: Arc<Directory>, metrics: ConfigMetrics
                 metrics.findings(tenant, severity.word(), of_it);
             }
         };
+        let host = &host;
         let round = directory.served().into_iter().map(|served| async move {
-            step(&served).await;
+            // What one tenant's cloud says must not keep the others from being looked at.
+            if host.contain("survey", step(&served)).await.is_none() {
+                put_off(&served);
+            }
             count(
                 served.tenant.cluster.as_str(),
                 &describe(&served, &CallFacts::default()).findings,
@@ -115,6 +119,18 @@ async fn step(served: &Served) {
     *served.survey.due.lock() = schedule;
 }
 
+/// The next attempt comes later.
+fn put_off(served: &Served) {
+    let (now, pace) = (runtime::clock::now(), served.shared.cloud.pace());
+    let mut schedule = served.survey.due.lock();
+    let later = Some(schedule.failed(now, pace));
+    if schedule.contact {
+        schedule.next = later;
+    } else {
+        schedule.next_contact = later;
+    }
+}
+
 /// What could not be asked this time keeps its last answer.
 fn keep(survey: &Survey, new: Known) {
     let mut known = survey.known.lock();
@@ -150,11 +166,10 @@ async fn survey(served: &Served) -> Result<Known, ApiError> {
         known.zones = answered(api.zones().await)?.map(Listing::into_items);
     }
     known.networks = answered(api.networks(&NetworkQuery::default()).await)?.map(Listing::into_items);
-    if let Some(capabilities) = answered(api.capabilities().await)? {
-        served.shared.cloud.server_grants(capabilities.api_limit);
-        *served.survey.version.lock().await = AskedVersion::Answered(capabilities.version);
-        known.version = Some(capabilities.version_text).filter(|text| !text.is_empty());
-    }
+    let mut asked = served.survey.version.lock().await;
+    let (new, text) = ask_version(api).await?;
+    *asked = new;
+    known.version = text;
     Ok(known)
 }
 
@@ -164,32 +179,48 @@ pub(super) enum AskedVersion {
     /// It was not asked, or not answered.
     #[default]
     Not,
-    /// The server said this, or that the key may not ask.
+    /// The server said this, or its answers show that it is at least this.
     Answered(Option<Version>),
 }
 
+/// Asks for the version, with the server's own word for it if the key may ask.
+async fn ask_version(api: &Api) -> Result<(AskedVersion, Option<String>), ApiError> {
+    let refusal = match api.capabilities().await {
+        Ok(capabilities) => {
+            api.account().server_grants(capabilities.api_limit);
+            let text = Some(capabilities.version_text).filter(|text| !text.is_empty());
+            return Ok((AskedVersion::Answered(capabilities.version), text));
+        }
+        Err(ApiError::Denied(refusal) | ApiError::Rejected(refusal) | ApiError::Gone(refusal)) => refusal,
+        Err(error) => return Err(error),
+    };
+    let shown = version::by_answers(api, refusal.code).await?;
+    let asked = shown.map_or(AskedVersion::Not, |version| AskedVersion::Answered(Some(version)));
+    Ok((asked, None))
+}
+
 impl Survey {
-    /// The server's version, asked once; unknown where the key may not ask, or the server does not answer.
+    /// The server's version, asked once, or what its answers show of it where the key may not ask; unknown while the server does
+    /// not answer, or shows nothing.
     pub async fn version(&self, api: &Api) -> Option<Version> {
         let mut asked = self.version.lock().await;
         if let AskedVersion::Answered(version) = *asked {
             return version;
         }
-        let capabilities = answered(api.capabilities().await).ok()?;
-        let version = capabilities
-            .as_ref()
-            .and_then(|capabilities| capabilities.version);
-        *asked = AskedVersion::Answered(version);
-        if let Some(capabilities) = capabilities {
-            api.account().server_grants(capabilities.api_limit);
-            self.known.lock().version = Some(capabilities.version_text).filter(|text| !text.is_empty());
+        let (new, text) = ask_version(api).await.ok()?;
+        *asked = new;
+        if text.is_some() {
+            self.known.lock().version = text;
         }
-        version
+        match *asked {
+            AskedVersion::Answered(version) => version,
+            AskedVersion::Not => None,
+        }
     }
 }
 
 /// A refusal tells nothing but that this may not be asked.
-fn answered<T>(result: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+pub(super) fn answered<T>(result: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
     match result {
         Ok(answer) => Ok(Some(answer)),
         Err(ApiError::Denied(_) | ApiError::Rejected(_) | ApiError::Gone(_)) => Ok(None),

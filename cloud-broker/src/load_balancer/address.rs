@@ -1,13 +1,12 @@
 //! Which address a balancer has, or takes.
 //!
-//! Decides the present address, what becomes of a requested one, and which free one is taken: always a chosen one, under a job
-//! id that anybody can compute again, so that whatever dies in between, the next look finds it and can prove it.
+//! Decides the present address and what becomes of a requested one; where there is none, `taking` decides which is taken.
+
+mod taking;
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use proto::{Fault, FaultKind};
-use sha2::{Digest as _, Sha256};
 
 use super::marks::AddressWord;
 use super::network;
@@ -16,14 +15,10 @@ use super::outcome::{Note, Wait};
 use super::ownership::{Claim, Proof, jobs};
 use super::plan::{Context, Impact, Phase, Planned, Step};
 use super::wish::Wish;
-use crate::cloudstack::Associate;
 use crate::cloudstack::types::{AddressId, AddressState, JobId, Network, PublicIpAddress};
 use crate::tenant::AddressSharing;
-
-/// How long a server keeps the record of a job, with some room: an older address can't be proved by one.
-const PROVABLE: Duration = Duration::from_hours(25);
-/// Associates that may fail to get their address in one call.
-const MOST_LOST: u32 = 3;
+use taking::{acquire, take};
+pub(crate) use taking::{is_bare, is_recent, leftovers};
 
 /// The address that rules go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,8 +81,15 @@ fn present(cx: &Context<'_>, wish: &Wish, network: &Network) -> Result<Option<Si
                 .is_none_or(|other| *other == network.id)
         })
     };
+    // Somebody else's that is on its way out carries no more rules.
+    let lost = |id: &&AddressId| {
+        let releasing = |address: &PublicIpAddress| address.state == AddressState::Releasing;
+        cx.observation.address(id).is_some_and(releasing)
+            && cx.survey.word(cx.identity, cx.observation, id) == AddressWord::Given
+    };
     let addresses = cx.survey.addresses();
-    let best = addresses.iter().filter(in_network).max_by_key(|id| {
+    let usable = addresses.iter().filter(in_network).filter(|id| !lost(id));
+    let best = usable.max_by_key(|id| {
         let ip = ip_of(cx, id);
         let wanted = |port: u16| wish.port(port).is_some();
         let rules = cx
@@ -234,8 +236,8 @@ fn may_share(cx: &Context<'_>, address: &PublicIpAddress) -> Result<(), String> 
                     .as_ref()
                     .map(|mark| mark.service.as_str())
                     .unwrap_or_default();
-                let namespace = cx.observation.namespaces.get(service);
-                if namespace != Some(&cx.identity.service.namespace) {
+                let namespace = cx.observation.namespaces.of(cx.identity.uids.mark(), service);
+                if namespace != Some(cx.identity.service.namespace.as_str()) {
                     return Err(format!(
                         "rule {rule} is on it, of a service in another namespace or one not heard of yet"
                     ));
@@ -245,130 +247,6 @@ fn may_share(cx: &Context<'_>, address: &PublicIpAddress) -> Result<(), String> 
         }
     }
     Ok(())
-}
-
-/// No address yet: one that we took and did not use, else the free one that hashes highest.
-fn acquire(cx: &Context<'_>, network: &Network) -> Decision {
-    let mut needs = Vec::new();
-    if !cx.published.is_empty() && cx.observation.looks < 2 {
-        needs.push(Need::SecondLook);
-    }
-    if cx.observation.unsettled.is_none() {
-        needs.push(Need::Unsettled);
-    }
-    if cx.observation.free.is_none() {
-        needs.push(Need::Free(network.zone_id.clone()));
-    }
-    if !needs.is_empty() {
-        return Decision::Need(needs);
-    }
-    for address in leftovers(cx).filter(|address| network::may_use(network, address).is_ok()) {
-        match jobs(cx.identity, cx.observation, address) {
-            Proof::Ask(job) => needs.push(Need::Job(job)),
-            Proof::Running(job) => return Decision::Await(job),
-            Proof::Taken => {
-                if address.state == AddressState::Releasing {
-                    return Decision::First(Box::new(release_again(address)));
-                }
-                let (id, ip) = (address.id.clone(), address.ip);
-                return Decision::At(Site {
-                    address: id,
-                    ip,
-                    word: AddressWord::Own,
-                });
-            }
-            Proof::NotTaken(_) => {}
-        }
-    }
-    if !needs.is_empty() {
-        return Decision::Need(needs);
-    }
-    let free = cx.observation.free.iter().flatten();
-    let usable = free.filter(|address| {
-        address.state == AddressState::Free
-            && address.ip.is_ipv4()
-            && cx.policy.allowed_addresses.admit(address.ip)
-    });
-    if let Some(address) = usable.max_by_key(|address| rank(cx, &address.id)) {
-        return take(cx, address, network, None);
-    }
-    let text = "no public address is free that this cluster may use; release one or add a range".to_owned();
-    wait(
-        Wait::for_a_change("NO_FREE_ADDRESS", &text),
-        None,
-        "NoFreeAddress",
-        text,
-    )
-}
-
-/// Addresses that some job of this Service may have taken without a rule getting there.
-pub(crate) fn leftovers<'c>(cx: &'c Context<'_>) -> impl Iterator<Item = &'c PublicIpAddress> {
-    let listed = cx.observation.addresses.iter();
-    let unsettled = cx.observation.unsettled.iter().flatten();
-    let other = unsettled.filter(|address| cx.observation.address(&address.id).is_none());
-    listed.chain(other).filter(|address| {
-        let bare = cx.observation.rules_on(&address.id).next().is_none();
-        bare && !address.is_static_nat && !address.is_system && is_recent(cx, address)
-    })
-}
-
-/// Whether a job may prove the address. A source NAT address needs no proof: it is never released, and its network would
-/// have one anyway.
-fn is_recent(cx: &Context<'_>, address: &PublicIpAddress) -> bool {
-    let provable = address
-        .allocated
-        .is_some_and(|at| at.after(PROVABLE) >= cx.observation.now);
-    !address.is_source_nat && (provable || address.state == AddressState::Allocating)
-}
-
-/// The highest wins: the same for every broker and every try, and another for every Service.
-fn rank(cx: &Context<'_>, address: &AddressId) -> [u8; 32] {
-    Sha256::digest(format!("{}/{address}", cx.identity.service.uid).as_bytes()).into()
-}
-
-fn take(cx: &Context<'_>, address: &PublicIpAddress, network: &Network, present: Option<Site>) -> Decision {
-    if cx.observation.lost_associates >= MOST_LOST {
-        let text = format!("{MOST_LOST} addresses in a row were taken by others; trying again later");
-        return wait(
-            Wait::for_a_change("ADDRESS_NOT_OBTAINED", &text),
-            present,
-            "AddressNotObtained",
-            text,
-        );
-    }
-    if let Some(most) = cx.policy.max_public_ips
-        && cx.survey.own_addresses(cx.identity, cx.observation) >= usize::try_from(most).unwrap_or(usize::MAX)
-    {
-        let text = format!(
-            "the cluster has the {most} public addresses that its section of the configuration allows"
-        );
-        return Decision::Refused(Fault::new(FaultKind::Quota, "MAX_PUBLIC_IPS", text));
-    }
-    let job = match jobs(cx.identity, cx.observation, address) {
-        Proof::Ask(job) => return Decision::Need(vec![Need::Job(job)]),
-        Proof::Running(job) => return Decision::Await(job),
-        Proof::NotTaken(job) => job,
-        Proof::Taken => return unavailable(address.ip, present, "it is just being taken"),
-    };
-    let reason = if present.is_some() || cx.survey.mine().next().is_some() {
-        "another address is requested"
-    } else {
-        "the service has no address"
-    };
-    let request = Associate {
-        target: network::target(network),
-        ip: address.ip,
-        job,
-    };
-    Decision::First(Box::new(Planned {
-        phase: Phase::Acquire,
-        step: Step::Associate {
-            request,
-            address: address.id.clone(),
-        },
-        reason: reason.to_owned(),
-        impact: Impact::None,
-    }))
 }
 
 fn wait(wait: Wait, meanwhile: Option<Site>, reason: &'static str, text: String) -> Decision {

@@ -1,14 +1,16 @@
 //! Carrying out one step. Decides nothing: what is done was planned, what a failure means is for `run`.
 
+use parking_lot::Mutex;
+
 use super::plan::{Answered, Step};
-use crate::cloudstack::types::{AddressId, TaggedResource};
+use crate::cloudstack::types::{AddressId, RuleId, TaggedResource};
 use crate::cloudstack::{Api, ApiError, AssociateTurn, Command, CreateRule, Refusal, ReleaseTurn};
 
 /// Turns that a step may need, taken before what it is based on was looked at.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// To take an address.
-    pub(super) associate: Option<AssociateTurn>,
+    /// To take an address; only until the server has begun to.
+    pub(super) associate: Mutex<Option<AssociateTurn>>,
     /// To release these addresses, or to be the first on them.
     pub(super) release: Vec<ReleaseTurn>,
 }
@@ -25,20 +27,23 @@ pub(super) async fn apply(api: &Api, turns: &Turns, step: &Step) -> Result<Answe
     let mut answered = Answered::default();
     match step {
         Step::Associate { request, .. } => {
-            let own;
-            let turn = if let Some(turn) = &turns.associate {
-                turn
-            } else {
-                own = api.turn_to_associate().await;
-                &own
+            let held = turns.associate.lock().take();
+            let turn = match held {
+                Some(turn) => turn,
+                None => api.turn_to_associate().await,
             };
-            answered.address = Some(api.associate(turn, request).await?.finished().await?);
+            let started = api.associate(&turn, request).await?;
+            drop(turn);
+            answered.address = Some(started.finished().await?);
         }
         Step::CreateRule {
             rule, check_network, ..
         } => return create_rule(api, rule, *check_network).await,
         Step::UpdateRule { rule, change, .. } => api.update_rule(rule, change).await?.finished().await?,
-        Step::DeleteRule { rule, .. } => gone_is_fine(finished(api.delete_rule(rule).await).await)?,
+        Step::DeleteRule { rule, address, .. } => {
+            let turn = address.as_ref().and_then(|address| turns.of(address));
+            gone_is_fine(delete_rule(api, turn, rule).await)?;
+        }
         Step::Assign { rule, machines, .. } => api.assign(rule, machines).await?.finished().await?,
         Step::Remove { rule, machines, .. } => api.remove(rule, machines).await?.finished().await?,
         Step::OpenFirewall { rule, .. } => {
@@ -108,6 +113,15 @@ async fn create_rule(api: &Api, rule: &CreateRule, check_network: bool) -> Resul
         rule: Some(made),
         ..Answered::default()
     })
+}
+
+/// Who decided on what is on the address lets nobody else do so before the rule is gone.
+async fn delete_rule(api: &Api, turn: Option<&ReleaseTurn>, rule: &RuleId) -> Result<(), ApiError> {
+    let started = match turn {
+        Some(turn) => api.delete_rule_in_turn(turn, rule).await,
+        None => api.delete_rule(rule).await,
+    };
+    finished(started).await
 }
 
 async fn finished(started: Result<crate::cloudstack::Started<()>, ApiError>) -> Result<(), ApiError> {

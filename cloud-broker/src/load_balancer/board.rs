@@ -9,12 +9,18 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::observation::{Change, Features, Observation};
-use crate::cloudstack::types::{AclListId, MachineId, RuleId, Timestamp};
+use super::marks::Mark;
+use super::namespaces::Heard;
+use super::observation::{Change, Features, Observation, Taken};
+use super::unseen::Unseen;
+use super::wish::ServiceRef;
+use crate::cloudstack::types::{AclListId, AddressId, MachineId, RuleId, Timestamp};
 use crate::cloudstack::{Api, ApiError, Listing, NetworkQuery, RuleQuery};
 
 /// How long a change is remembered for lists that are being read.
 const REMEMBER_CHANGES: Duration = Duration::from_mins(5);
+/// How long it is remembered for which Service an address was taken: by then its job proves nothing, either.
+const REMEMBER_TAKEN: Duration = Duration::from_hours(25);
 /// A list that is not the whole is read this often before it counts as a failure.
 const READINGS: usize = 3;
 /// How soon after a change of its members a rule's membership is read again.
@@ -59,8 +65,10 @@ struct Known {
     began: BTreeMap<Part, Instant>,
     changes: VecDeque<(Instant, Change)>,
     confirmed: BTreeMap<RuleId, Instant>,
-    unseen: BTreeMap<MachineId, Instant>,
+    unseen: Unseen,
     loose: BTreeSet<String>,
+    heard: Heard,
+    taken: BTreeMap<AddressId, (Taken, Instant)>,
 }
 
 impl Board {
@@ -72,8 +80,10 @@ impl Board {
             began: BTreeMap::new(),
             changes: VecDeque::new(),
             confirmed: BTreeMap::new(),
-            unseen: BTreeMap::new(),
+            unseen: Unseen::default(),
             loose: BTreeSet::new(),
+            heard: Heard::default(),
+            taken: BTreeMap::new(),
         };
         Self {
             known: Mutex::new(known),
@@ -95,7 +105,9 @@ impl Board {
             ..known.seen.clone()
         };
         observation.forget_looks();
+        observation.namespaces = known.heard.namespaces();
         observation.firewall_read = known.began.contains_key(&Part::Firewall);
+        observation.taken = known.taken();
         observation.members.retain(|rule, _| {
             known
                 .confirmed
@@ -190,6 +202,10 @@ impl Board {
         if *part == Part::Rules {
             known.seen.members.retain(|rule, _| rules.contains(rule));
             known.confirmed.retain(|rule, _| rules.contains(rule));
+            let Known { seen, heard, .. } = &mut *known;
+            let marks = seen.rules.iter().filter_map(|rule| Mark::find(&rule.description));
+            let served: BTreeSet<String> = marks.map(|mark| mark.service).collect();
+            heard.tidy(|service| served.contains(service), runtime::clock::now());
         }
         known.began.insert(part.clone(), began);
         true
@@ -207,6 +223,7 @@ impl Board {
             known.changes.pop_front();
         }
         for change in changes {
+            known.no_longer_bare(change);
             // Of a rule whose members nobody knows, what was added or removed says nothing of the whole.
             if !matches!(change, Change::Members(..)) {
                 known.seen.apply(change);
@@ -248,14 +265,9 @@ impl Board {
         known.began.retain(|part, _| *part == Part::Networks);
     }
 
-    /// Remembers that a machine was looked for and not seen; tells whether that is news.
-    pub(super) fn unseen(&self, machine: &MachineId, for_a_while: Duration) -> bool {
-        let now = runtime::clock::now();
-        let mut known = self.known.lock();
-        known
-            .unseen
-            .retain(|_, since| now.duration_since(*since) < for_a_while);
-        known.unseen.insert(machine.clone(), now).is_none()
+    /// Remembers that machines were looked for and not seen; tells whether that is news of one of them.
+    pub(super) fn unseen<'m>(&self, machines: impl IntoIterator<Item = &'m MachineId>) -> bool {
+        self.known.lock().unseen.is_news(machines, runtime::clock::now())
     }
 
     /// A call left while jobs of its work ran.
@@ -265,6 +277,14 @@ impl Board {
             self.doubt_members(rule);
         }
         self.known.lock().loose.insert(work.to_owned());
+    }
+
+    /// A call of this work ended in the middle of a step: nothing that was seen is sure.
+    pub(super) fn lost(&self, work: &str) {
+        self.left_behind(work, &[]);
+        let mut known = self.known.lock();
+        known.confirmed.clear();
+        known.seen.members.clear();
     }
 
     /// Whether jobs of this work may run that nobody waits for.
@@ -278,13 +298,51 @@ impl Board {
         self.known.lock().loose.remove(work);
     }
 
-    /// Remembers which namespace a Service is in.
-    pub(super) fn heard_of(&self, service: &str, namespace: &str) {
+    /// An address is about to be taken for a Service.
+    pub(super) fn taking(&self, address: &AddressId, taken: Taken) {
+        let mut known = self.known.lock();
+        known.taken.retain(|_, (_, at)| at.elapsed() < REMEMBER_TAKEN);
+        known
+            .taken
+            .insert(address.clone(), (taken, runtime::clock::now()));
+    }
+
+    /// It was not.
+    pub(super) fn not_taken(&self, address: &AddressId) {
+        self.known.lock().taken.remove(address);
+    }
+
+    /// Remembers which namespace a Service of a cluster is in.
+    pub(super) fn heard_of(&self, cluster: &str, service: &ServiceRef) {
+        let (uid, now) = (service.uid.as_str(), runtime::clock::now());
         self.known
             .lock()
-            .seen
-            .namespaces
-            .insert(service.to_owned(), namespace.to_owned());
+            .heard
+            .hear(cluster, uid, &service.namespace, now);
+    }
+}
+
+impl Known {
+    /// An address that has a rule is judged by it, and one that is given back is nobody's.
+    fn no_longer_bare(&mut self, change: &Change) {
+        if let Change::AddressGone(address) = change {
+            self.taken.remove(address);
+        } else if let Change::Rule(rule) = change
+            && let Some(address) = &rule.address_id
+        {
+            self.taken.remove(address);
+        }
+    }
+
+    fn taken(&self) -> BTreeMap<AddressId, Taken> {
+        let view = |(taken, at): &(Taken, Instant)| Taken {
+            lately: at.elapsed() < REMEMBER_CHANGES,
+            ..taken.clone()
+        };
+        let taken = self.taken.iter();
+        taken
+            .map(|(address, entry)| (address.clone(), view(entry)))
+            .collect()
     }
 }
 
@@ -319,7 +377,7 @@ impl Part {
             Change::Firewall(_) | Change::FirewallGone(_) => *self == Self::Firewall,
             Change::Acl(item) => matches!(self, Self::Acl(list) if item.list_id.as_ref() == Some(list)),
             Change::AclGone(_) => matches!(self, Self::Acl(_)),
-            Change::Job(..) => false,
+            Change::Job(..) | Change::ReleaseBegun(..) => false,
         }
     }
 }

@@ -21,8 +21,14 @@ pub(super) fn judged_by_looking(error: &ApiError) -> bool {
         | ApiError::Throttled { .. }
         | ApiError::Busy(_)
         | ApiError::Limit(_)
+        | ApiError::Rekeyed { .. }
         | ApiError::Stopping { .. } => false,
     }
+}
+
+/// Whether the key may not do this at all. Old servers answer 401 for a command that the role lacks.
+pub(super) fn is_not_allowed(error: &ApiError) -> bool {
+    matches!(error, ApiError::Denied(_) | ApiError::BadCredentials(_))
 }
 
 /// A list could not be had.
@@ -52,6 +58,7 @@ pub(super) fn fault_of(what: &str, error: &ApiError) -> Fault {
         ApiError::Limit(_) => (FaultKind::Quota, "LIMIT_OF_CLOUD"),
         ApiError::NoCapacity(_) => (FaultKind::Quota, "NO_FREE_ADDRESS"),
         ApiError::Throttled { .. } | ApiError::Busy(_) => (FaultKind::Busy, "CLOUD_BUSY"),
+        ApiError::Rekeyed { .. } => (FaultKind::Conflict, "KEYS_CHANGED"),
         ApiError::Unreachable { .. } | ApiError::Stopping { .. } => {
             (FaultKind::Unreachable, "CLOUD_UNREACHABLE")
         }

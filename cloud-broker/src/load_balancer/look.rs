@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use futures::future::try_join_all;
 
 use super::board::{Board, Part, Unread};
+use super::failure::is_not_allowed;
 use super::observation::{Change, Features, Holders, JobView, Need, Observation};
 use super::plan::Goal;
-use crate::cloudstack::types::{AddressId, Fields, Job, JobId, MachineId, PublicIpAddress, Timestamp};
+use crate::cloudstack::types::{
+    AddressId, AddressState, Fields, Job, JobId, MachineId, PublicIpAddress, Timestamp,
+};
 use crate::cloudstack::{AddressQuery, Api, ApiError, JobFate, Outcome as _, RuleQuery};
 use crate::instances::MachineLists;
-
-/// How long a machine that is not visible is not looked for again.
-const UNSEEN_FOR: Duration = Duration::from_mins(1);
 
 /// How old lists may be.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,8 @@ pub(super) struct Looker<'c> {
     pub(super) api: &'c Api,
     pub(super) board: &'c Board,
     pub(super) machines: &'c Arc<MachineLists>,
+    /// Whether the machines of a rule tell whose it is.
+    pub(super) needs_machines: bool,
     pub(super) features: Features,
 }
 
@@ -85,6 +87,7 @@ impl Looker<'_> {
     ) -> Result<Vec<crate::cloudstack::types::Machine>, Unread> {
         let wanted: Vec<&MachineId> = match goal {
             Goal::Serve(wish) => wish.members.machines.keys().collect(),
+            Goal::Leave(_) if self.needs_machines => Vec::new(),
             Goal::Leave(_) => {
                 return Ok(self
                     .machines
@@ -99,16 +102,8 @@ impl Looker<'_> {
             .within(self.api, ages.machines)
             .await
             .map_err(|unread| unread.error)?;
-        let missing: Vec<_> = wanted
-            .into_iter()
-            .filter(|id| list.index.get(id).is_none())
-            .collect();
-        let is_news = missing
-            .iter()
-            .filter(|id| self.board.unseen(id, UNSEEN_FOR))
-            .count()
-            > 0;
-        if is_news && list.began < arrived {
+        let missing = wanted.into_iter().filter(|id| list.index.get(id).is_none());
+        if self.board.unseen(missing) && list.began < arrived {
             list = self
                 .machines
                 .since(self.api, arrived)
@@ -152,7 +147,7 @@ impl Looker<'_> {
                 Need::Members(_)
                 | Need::Address(_)
                 | Need::Unsettled
-                | Need::Free(_)
+                | Need::Free { .. }
                 | Need::Digits(_)
                 | Need::Job(_)
                 | Need::Holders(_) => later.push(self.one(need, goal)),
@@ -190,9 +185,19 @@ impl Looker<'_> {
                     Found::RuleGone(rule.clone())
                 }
             }
-            Need::Address(id) => Found::Address(id.clone(), self.api.find_address(id).await?),
+            Need::Address(id) => {
+                let found = self.api.find_address(id).await?;
+                if found
+                    .as_ref()
+                    .is_some_and(|address| address.state == AddressState::Free)
+                {
+                    self.board.changed(&[Change::AddressGone(id.clone())]);
+                }
+                Found::Address(id.clone(), found)
+            }
             Need::Unsettled => Found::Unsettled(self.unsettled(goal).await?),
-            Need::Free(zone) => Found::Free(self.api.free_addresses(zone.as_ref()).await?),
+            Need::Free { zone, all: false } => Found::Free(self.api.free_addresses(zone.as_ref()).await?),
+            Need::Free { zone, all: true } => Found::Free(self.api.all_free_addresses(zone.as_ref()).await?),
             Need::Digits(ip) => {
                 let list = self.api.addresses(&AddressQuery::Ip(*ip)).await?.into_items();
                 Found::Digits(*ip, list.into_iter().find(|address| address.ip == *ip))
@@ -222,8 +227,9 @@ impl Looker<'_> {
                     .and_then(|id| AddressId::parse(id).ok()),
                 allocated: allocated(&job),
             },
+            JobFate::Failed(job) => JobView::Failed(error_text(&job)),
             // An id that somebody else used is used up.
-            JobFate::Failed(_) | JobFate::Foreign => JobView::Failed,
+            JobFate::Foreign => JobView::Failed("its id was used by another account".to_owned()),
             JobFate::Unknown => JobView::Unknown,
         })
     }
@@ -232,8 +238,8 @@ impl Looker<'_> {
     async fn holders(&self, id: &AddressId) -> Result<Found, Unread> {
         let optional = |result: Result<usize, ApiError>| match result {
             Ok(count) => Ok(Some(count)),
-            // Old servers answer 401 for a command that the role lacks; the keys are good, or nothing would be known by now.
-            Err(ApiError::Denied(_) | ApiError::Gone(_) | ApiError::BadCredentials(_)) => Ok(None),
+            // The keys are good, or nothing would be known by now.
+            Err(error) if is_not_allowed(&error) || matches!(error, ApiError::Gone(_)) => Ok(None),
             Err(error) => Err(error),
         };
         let on_address = RuleQuery::OnAddress(id.clone());
@@ -265,6 +271,15 @@ impl Looker<'_> {
 fn allocated(job: &Job) -> Option<Timestamp> {
     let result = PublicIpAddress::of(job).and_then(|address| address.allocated);
     result.or_else(|| Fields::of(job.result.as_ref()?).time("allocated"))
+}
+
+/// What a job that failed says.
+fn error_text(job: &Job) -> String {
+    let text = job
+        .result
+        .as_ref()
+        .and_then(|result| Fields::of(result).text("errortext"));
+    text.unwrap_or_else(|| "it gave no reason".to_owned())
 }
 
 struct OnAddress {
@@ -321,7 +336,7 @@ impl Found {
                 observation.rules.extend(rules);
                 observation.addresses.retain(|other| other.id != id);
                 match address {
-                    Some(address) if address.state != crate::cloudstack::types::AddressState::Free => {
+                    Some(address) if address.state != AddressState::Free => {
                         observation.addresses.push(address);
                     }
                     Some(_) | None => {

@@ -2,12 +2,12 @@
 //!
 //! | file | decides |
 //! | --- | --- |
-//! | `wish`, `wish_wire` | what is wanted, and which wishes can't be met whatever the cloud looks like |
+//! | `wish`, `wish_wire`, `words` | what is wanted, and which wishes can't be met whatever the cloud looks like |
 //! | `names`, `marks`, `sources` | names of rules, marks in them, sets of source networks |
-//! | `ownership` | whose a rule and an address is: the only place that says what may be touched |
+//! | `ownership`, `admission` | whose a rule and an address is: the only place that says what may be touched |
 //! | `network`, `address`, `members` | where is balanced, on which address, to which machines |
 //! | `plan` | which steps lead there, in which order, with which reason and impact |
-//! | `observation`, `look`, `board` | what was seen, how it is looked at, and what balancers share of it |
+//! | `observation`, `look`, `board`, `namespaces`, `unseen` | what was seen, how it is looked at, and what balancers share of it |
 //! | `apply` | nothing: it carries out one step |
 //! | `run`, `failure` | when to look again, and what a failed step means |
 //! | `preview` | nothing: dry runs and reports |
@@ -17,6 +17,7 @@
 //! call at a time, and the wire.
 
 mod address;
+mod admission;
 mod apply;
 mod board;
 mod failure;
@@ -25,6 +26,7 @@ mod look;
 mod marks;
 mod members;
 mod names;
+mod namespaces;
 mod network;
 mod observation;
 mod outcome;
@@ -33,8 +35,10 @@ mod plan;
 mod preview;
 mod run;
 mod sources;
+mod unseen;
 mod wish;
 mod wish_wire;
+mod words;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -54,11 +58,12 @@ pub use wish::{
     WishPort,
 };
 pub(crate) use wish_wire::{MOST_MEMBERS, MOST_PORTS};
+pub(crate) use words::short;
 
 use crate::cloudstack::types::{ProjectId, Timestamp, Version};
 use crate::cloudstack::{Api, Command};
 use crate::instances::MachineLists;
-use crate::tenant::{ClusterUids, Policy, Scope};
+use crate::tenant::{ClusterUids, Machines, Policy, Scope};
 use board::Board;
 use look::Looker;
 use names::Names;
@@ -86,21 +91,24 @@ pub struct Tenancy<'t> {
     pub policy: &'t Policy,
     /// The cluster's UIDs.
     pub uids: &'t ClusterUids,
-    /// The server's version; unknown ones count as new, since the roles that may not ask for it are.
+    /// The server's version. An unknown one gets what works on all: older ones say that they changed a rule in place and don't.
     pub version: Option<Version>,
+    /// A machine is visible that a node of the cluster was found to be: it is looked in the right place.
+    pub nodes_visible: bool,
 }
 
 impl Tenancy<'_> {
     fn features(&self) -> Features {
-        let since = |minor| {
-            self.version
-                .is_none_or(|version| version >= Version::new(4, minor, 0))
-        };
+        let is_since = |minor| move |version| version >= Version::new(4, minor, 0);
+        let rights = self.api.account().rights(self.api.project());
+        let may = |command| rights.get(&command) != Some(&false);
         Features {
-            sources_on_create: since(18),
-            sources_on_update: since(22),
-            protocol_update_applies: since(22),
-            may_tag: self.api.account().rights().get(&Command::CreateTags) != Some(&false),
+            // One that does not take the list refuses it, and is not taken for one that holds it.
+            sources_on_create: self.version.is_none_or(is_since(18)),
+            sources_on_update: self.version.is_some_and(is_since(22)),
+            protocol_update_applies: self.version.is_some_and(is_since(22)),
+            may_tag: may(Command::CreateTags) && may(Command::DeleteTags),
+            may_untag: may(Command::DeleteTags),
         }
     }
 }
@@ -189,7 +197,7 @@ impl LoadBalancers {
         let goal = Goal::Serve(Box::new(demand.goal.clone()));
         let request = request(tenancy, &demand.service, &demand.published, goal);
         let board = self.board(tenancy.api);
-        board.heard_of(demand.service.uid.as_str(), &demand.service.namespace);
+        board.heard_of(tenancy.uids.mark(), &demand.service);
         let api = tenancy.api.for_work(&work(&demand.service));
         let mut run = Run::new(self.looker(tenancy, &api, &board), &request, permit, self.drift);
         let outcome = match run.until(deadline).await? {
@@ -259,7 +267,7 @@ impl LoadBalancers {
     async fn preview(&self, tenancy: &Tenancy<'_>, request: &Request) -> Result<Preview, Fault> {
         let board = self.board(tenancy.api);
         let looker = self.looker(tenancy, tenancy.api, &board);
-        let preview = preview::preview(&looker, request, self.drift).await?;
+        let preview = Box::pin(preview::preview(&looker, request, self.drift)).await?;
         let steps: Vec<PreviewedStep> = preview
             .steps
             .into_iter()
@@ -309,11 +317,17 @@ impl LoadBalancers {
         )
     }
 
+    /// A call about a balancer ended, and nobody knows where: everything is looked at anew, and its jobs are awaited first.
+    pub fn lost(&self, api: &Api, service: &ServiceRef) {
+        self.board(api).lost(&work(service));
+    }
+
     fn looker<'c>(&'c self, tenancy: &Tenancy<'_>, api: &'c Api, board: &'c Board) -> Looker<'c> {
         Looker {
             api,
             board,
             machines: &self.machines,
+            needs_machines: tenancy.scope.machines != Machines::Any,
             features: tenancy.features(),
         }
     }
@@ -352,10 +366,12 @@ fn request(tenancy: &Tenancy<'_>, service: &ServiceRef, published: &[IpAddr], go
             names: Names::of(service, &cluster_name),
             uids: tenancy.uids.clone(),
             take_over: tenancy.policy.take_over,
+            fence: tenancy.scope.clone(),
         },
         scope: tenancy.scope.clone(),
         policy: tenancy.policy.clone(),
         published: published.to_vec(),
+        nodes_visible: tenancy.nodes_visible,
         goal,
     }
 }

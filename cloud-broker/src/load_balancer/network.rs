@@ -1,14 +1,15 @@
 //! The network that is balanced in, and what it can do.
 //!
 //! Decides which network a Service's rules belong to, what filters there (firewall rules, ACL items or neither; one answer for
-//! creating and deleting), and which ports it can't serve. Facts: routers advertise UDP and refuse it; port 53 of the source
-//! NAT address is taken by the router's own name service; the two default ACL lists can't be changed.
+//! creating and deleting), which ports it can't serve, and whether anything in it holds restricted sources. Facts: routers
+//! advertise UDP and refuse it; port 53 of the source NAT address is taken by the router's own name service, 8081 by its
+//! statistics; the two default ACL lists can't be changed; ACLs don't filter what comes through the balancer.
 
 use std::collections::BTreeMap;
 
 use proto::{Fault, FaultKind};
 
-use super::observation::Observation;
+use super::observation::{Features, Observation};
 use super::ownership::Survey;
 use super::wish::{Protocol, Wish};
 use crate::cloudstack::AssociateTarget;
@@ -19,6 +20,8 @@ use crate::tenant::{NameOrId, Scope};
 const DEFAULT_LISTS: [&str; 2] = ["default_allow", "default_deny"];
 /// Providers that are CloudStack's own routers.
 const ROUTERS: [&str; 2] = ["VirtualRouter", "VpcVirtualRouter"];
+/// The port of the router's statistics, which no rule may have, unless an operator has moved it.
+pub(crate) const STATISTICS_PORT: u16 = 8081;
 
 /// What lets traffic in beside the balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,8 +167,13 @@ fn shared_by_most<'o, 'w>(
         .map(|(network, _)| network)
 }
 
-/// Whether the network can serve the wish at all.
-pub(crate) fn check(network: &Network, wish: &Wish) -> Result<(), Fault> {
+/// Whether the network can serve the wish at all, on such a server and with the rules that are there.
+pub(crate) fn check(
+    network: &Network,
+    wish: &Wish,
+    features: Features,
+    survey: &Survey<'_>,
+) -> Result<(), Fault> {
     let name = &network.name;
     let Some(service) = network.service(ServiceName::LoadBalancer) else {
         let text = format!(
@@ -195,9 +203,42 @@ pub(crate) fn check(network: &Network, wish: &Wish) -> Result<(), Fault> {
             ));
         }
     }
-    if network.vpc_id.is_some() && !wish.sources.is_everybody() && wish.sources.rule_list().is_none() {
-        let text = "the source ranges need more than 255 characters, which is all that a VPC's load balancer keeps; \
-                    merge some of them";
+    let has_moved = || {
+        survey
+            .mine()
+            .any(|claimed| claimed.serves() && claimed.rule.public_port == STATISTICS_PORT)
+    };
+    match wish.port(STATISTICS_PORT) {
+        Some(port) if by_router && !has_moved() => {
+            let text = format!(
+                "port {STATISTICS_PORT} is taken by the statistics of the router of network {name}; use another port"
+            );
+            let field = port_field(&port.name, port.port, "port");
+            return Err(Fault::invalid("PORT_8081_TAKEN", field, text));
+        }
+        Some(_) | None => {}
+    }
+    check_sources(network, wish, features)
+}
+
+/// Whether some layer holds restricted sources: the firewall, else the list of the rule itself.
+fn check_sources(network: &Network, wish: &Wish, features: Features) -> Result<(), Fault> {
+    if wish.sources.is_everybody() || filter(network) == Filter::Firewall {
+        return Ok(());
+    }
+    let name = &network.name;
+    if !features.sources_on_create {
+        let text = format!(
+            "nothing in network {name} can restrict who reaches the load balancer: it has no firewall, and rules take \
+             source ranges only from CloudStack 4.18 on; remove the source ranges, or use a network with a firewall"
+        );
+        return Err(Fault::invalid("SOURCES_NOT_ENFORCEABLE", "sources", text));
+    }
+    if wish.sources.rule_list().is_none() {
+        let text = format!(
+            "the source ranges need more than 255 characters, which is all that a load balancer rule keeps, and network \
+             {name} has no firewall to hold them; merge some of them"
+        );
         return Err(Fault::invalid("SOURCES_TOO_LONG", "sources", text));
     }
     Ok(())

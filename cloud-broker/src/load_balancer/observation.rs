@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::namespaces::Namespaces;
 use crate::cloudstack::types::{
     AclItemId, AclListId, AddressId, AddressState, FirewallRule, FirewallRuleId, JobId, LoadBalancerRule,
     Machine, MachineId, Network, NetworkAclItem, PublicIpAddress, RuleId, RuleState, Timestamp, ZoneId,
@@ -20,8 +21,10 @@ pub struct Features {
     pub sources_on_update: bool,
     /// Another protocol reaches the router by itself (4.22 and later).
     pub protocol_update_applies: bool,
-    /// The key may tag addresses.
+    /// The key may tag addresses, and take the tag off again.
     pub may_tag: bool,
+    /// The key may take tags off.
+    pub may_untag: bool,
 }
 
 impl Features {
@@ -31,6 +34,7 @@ impl Features {
         sources_on_update: true,
         protocol_update_applies: true,
         may_tag: false,
+        may_untag: false,
     };
 }
 
@@ -49,8 +53,13 @@ pub(crate) enum Need {
     Address(AddressId),
     /// Addresses that are being taken or released, or were left so.
     Unsettled,
-    /// A page of free addresses.
-    Free(Option<ZoneId>),
+    /// Free addresses of a zone: a page of them, or all where not every address will do.
+    Free {
+        /// The zone.
+        zone: Option<ZoneId>,
+        /// Whether a page is not enough.
+        all: bool,
+    },
     /// An address by its digits, whatever its state.
     Digits(IpAddr),
     /// A job by its id.
@@ -73,8 +82,19 @@ pub(crate) enum JobView {
         /// When the address was taken, as the result says.
         allocated: Option<Timestamp>,
     },
-    /// It failed.
-    Failed,
+    /// It failed, with this text.
+    Failed(String),
+}
+
+/// An address that this process took, or is just taking, for a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// UID of its cluster.
+    pub cluster: String,
+    /// UID of the Service.
+    pub service: String,
+    /// So short ago that no list need show it.
+    pub lately: bool,
 }
 
 /// What else is on an address.
@@ -84,6 +104,15 @@ pub(crate) struct Holders {
     pub port_forwarding: Option<usize>,
     /// Remote access VPNs; `None` if the key may not see them.
     pub vpns: Option<usize>,
+}
+
+/// A release that was begun and that nobody saw end. It may have taken the rules, which were the proof of whose the address is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BegunRelease {
+    /// UID of the Service that gave the address back.
+    pub service: String,
+    /// When the address was taken: whoever takes it after the release has another one.
+    pub allocated: Option<Timestamp>,
 }
 
 /// What was seen.
@@ -121,10 +150,14 @@ pub(crate) struct Observation {
     pub jobs: BTreeMap<JobId, JobView>,
     /// What else is on addresses, once looked at.
     pub holders: BTreeMap<AddressId, Holders>,
+    /// Releases that this process began and did not see end.
+    pub begun: BTreeMap<AddressId, BegunRelease>,
     /// Addresses taken in this call: nothing of ours is on them that is not here.
     pub fresh: BTreeSet<AddressId>,
+    /// Addresses that this process took for Services and that no rule of it is on yet.
+    pub taken: BTreeMap<AddressId, Taken>,
     /// Namespaces by Service, as far as this process has heard of them.
-    pub namespaces: BTreeMap<String, String>,
+    pub namespaces: Namespaces,
     /// How often the rules were read for this call.
     pub looks: u32,
     /// Associates of this call that did not get their address.
@@ -151,8 +184,10 @@ impl Observation {
             invisible: BTreeSet::new(),
             jobs: BTreeMap::new(),
             holders: BTreeMap::new(),
+            begun: BTreeMap::new(),
             fresh: BTreeSet::new(),
-            namespaces: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            namespaces: Namespaces::default(),
             looks: 1,
             lost_associates: 0,
         }
@@ -214,23 +249,15 @@ impl Observation {
             Change::Address(address) => {
                 upsert(&mut self.addresses, address, |other| other.id == address.id);
                 self.digits.insert(address.ip, Some((**address).clone()));
+                // Whoever took it since has another proof.
+                self.begun
+                    .retain(|id, begun| *id != address.id || begun.allocated == address.allocated);
                 retain_others(&mut self.unsettled, &address.id);
                 retain_others(&mut self.free, &address.id);
             }
-            Change::AddressGone(id) => {
-                if let Some(address) = self.address(id).cloned() {
-                    let free = PublicIpAddress {
-                        state: AddressState::Free,
-                        allocated: None,
-                        ..address
-                    };
-                    self.digits.insert(free.ip, Some(free));
-                }
-                self.addresses.retain(|address| address.id != *id);
-                self.rules.retain(|rule| rule.address_id.as_ref() != Some(id));
-                self.firewall.retain(|rule| rule.address_id.as_ref() != Some(id));
-                retain_others(&mut self.unsettled, id);
-                self.fresh.remove(id);
+            Change::AddressGone(id) => self.address_gone(id),
+            Change::ReleaseBegun(id, begun) => {
+                self.begun.insert(id.clone(), begun.clone());
             }
             Change::Firewall(rule) => upsert(&mut self.firewall, rule, |other| other.id == rule.id),
             Change::FirewallGone(id) => self.firewall.retain(|rule| rule.id != *id),
@@ -262,6 +289,23 @@ impl Observation {
             }
         }
     }
+
+    fn address_gone(&mut self, id: &AddressId) {
+        if let Some(address) = self.address(id).cloned() {
+            let free = PublicIpAddress {
+                state: AddressState::Free,
+                allocated: None,
+                ..address
+            };
+            self.digits.insert(free.ip, Some(free));
+        }
+        self.addresses.retain(|address| address.id != *id);
+        self.rules.retain(|rule| rule.address_id.as_ref() != Some(id));
+        self.firewall.retain(|rule| rule.address_id.as_ref() != Some(id));
+        retain_others(&mut self.unsettled, id);
+        self.fresh.remove(id);
+        self.begun.remove(id);
+    }
 }
 
 fn upsert<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T) -> bool) {
@@ -288,6 +332,8 @@ pub(crate) enum Change {
     Address(Box<PublicIpAddress>),
     /// An address is given back, and all that was on it gone.
     AddressGone(AddressId),
+    /// An address is about to be given back.
+    ReleaseBegun(AddressId, BegunRelease),
     /// A firewall rule is there, like this.
     Firewall(Box<FirewallRule>),
     /// A firewall rule is gone.

@@ -80,6 +80,14 @@ impl Wait {
         }
     }
 
+    /// A wait for a change that is not to be expected soon.
+    pub fn at_length(reason: &'static str, text: impl Into<String>) -> Self {
+        Self {
+            retry_after: Duration::from_mins(10),
+            ..Self::for_a_change(reason, text)
+        }
+    }
+
     /// A wait for something that is under way.
     pub fn shortly(reason: &'static str, step: impl Into<String>, text: impl Into<String>) -> Self {
         Self {

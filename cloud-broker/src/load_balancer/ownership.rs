@@ -2,19 +2,20 @@
 //!
 //! The only place that decides what may be touched. A rule is *mine* (this Service's), a *sibling's* (another Service of this
 //! cluster) or a *stranger's*; an address is the cluster's *own*, or *given* and never released. Marks prove; names only count
-//! where a mark is missing, and only if they are exactly the Service's; annotations never count, but once, when rules of an
-//! older controller are adopted.
+//! where a mark is missing, only if they are exactly the Service's, and only inside the tenant's fence; annotations never count, but
+//! once, when rules of an older controller are adopted.
 
 use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
+use super::admission::{Admission, admission};
 use super::marks::{AddressWord, Mark};
 use super::names::Names;
 use super::observation::{JobView, Observation};
 use super::wish::{AdoptionHint, Dialect, ServiceRef};
-use crate::cloudstack::types::{AddressId, JobId, LoadBalancerRule, PublicIpAddress, RuleState, Tag};
-use crate::tenant::ClusterUids;
+use crate::cloudstack::types::{AddressId, JobId, LoadBalancerRule, PublicIpAddress, RuleId, RuleState, Tag};
+use crate::tenant::{ClusterUids, Scope};
 
 /// Key of the tag that addresses of a cluster carry.
 pub(crate) const TAG_KEY: &str = "kcs-cluster";
@@ -46,6 +47,8 @@ pub(crate) struct Identity {
     pub uids: ClusterUids,
     /// Whether unmarked rules with exactly these names are taken over.
     pub take_over: bool,
+    /// Where these have to be for that.
+    pub fence: Scope,
 }
 
 impl Identity {
@@ -99,35 +102,51 @@ impl Claimed<'_> {
 pub(crate) struct Survey<'o> {
     rules: Vec<Claimed<'o>>,
     unadopted: bool,
+    undecided: Vec<RuleId>,
 }
 
 impl<'o> Survey<'o> {
     /// Looks at every rule.
     pub(crate) fn of(identity: &Identity, observation: &'o Observation) -> Self {
-        let mut any_marked = false;
-        let mut any_named = false;
+        let (mut any_marked, mut any_named, mut any_to_adopt) = (false, false, false);
         let mut rules: Vec<Claimed<'o>> = Vec::with_capacity(observation.rules.len());
+        let mut undecided = Vec::new();
         for rule in &observation.rules {
             let mark = Mark::find(&rule.description);
             let claim = match &mark {
                 Some(mark) => identity.of_mark(mark),
-                None if identity.names.parse(&rule.name).is_some() => Claim::Mine,
-                None => Claim::Stranger,
+                None if identity.names.parse(&rule.name).is_none() => Claim::Stranger,
+                None => match admission(&identity.fence, rule, observation) {
+                    Admission::Inside => Claim::Mine,
+                    Admission::Outside => Claim::Stranger,
+                    Admission::AskMembers => {
+                        undecided.push(rule.id.clone());
+                        Claim::Stranger
+                    }
+                },
             };
             any_marked |= claim == Claim::Mine && mark.is_some();
-            any_named |= claim == Claim::Mine && mark.is_none();
-            rules.push(Claimed { rule, claim, mark });
+            let claimed = Claimed { rule, claim, mark };
+            let is_named = claim == Claim::Mine && claimed.mark.is_none();
+            any_named |= is_named;
+            any_to_adopt |= is_named && claimed.serves();
+            rules.push(claimed);
         }
-        let unadopted = any_named && !any_marked;
-        if unadopted && !identity.take_over {
+        if any_named && !any_marked && !identity.take_over {
             for claimed in rules.iter_mut().filter(|claimed| claimed.claim == Claim::Mine) {
                 claimed.claim = Claim::Stranger;
             }
         }
         Self {
             rules,
-            unadopted: unadopted && identity.take_over,
+            undecided,
+            unadopted: any_to_adopt && !any_marked && identity.take_over,
         }
+    }
+
+    /// Rules whose members have to be looked at before it can be said whose they are.
+    pub(crate) fn undecided(&self) -> &[RuleId] {
+        &self.undecided
     }
 
     /// Rules of this Service, those on their way out included: they still prove.
@@ -147,7 +166,8 @@ impl<'o> Survey<'o> {
             .filter(move |claimed| claimed.claim != Claim::Mine && claimed.is_on(address))
     }
 
-    /// Whether the Service has rules and none of them is marked: an older controller made them.
+    /// Whether the Service has rules and none of them is marked: an older controller made them. One that is on its way out
+    /// is nothing to take over.
     pub(crate) fn is_unadopted(&self) -> bool {
         self.unadopted
     }
@@ -160,7 +180,7 @@ impl<'o> Survey<'o> {
     }
 
     /// Whose an address is: the cluster's own if a rule on it with the cluster's mark says so, if its tag names the
-    /// cluster, or if a job of ours took it.
+    /// cluster, if a job of ours took it, or if this process began to release it.
     pub(crate) fn word(
         &self,
         identity: &Identity,
@@ -178,10 +198,11 @@ impl<'o> Survey<'o> {
             });
         let seen = observation.address(address);
         let by_tag = seen.is_some_and(|seen| is_tagged(identity, &seen.tags));
-        let by_job = seen.is_some_and(|seen| jobs(identity, observation, seen) == Proof::Taken);
-        // A job proves an address only while no rule is on it: once there is one, the rules have the word.
-        let has_rules = observation.rules_on(address).next().is_some();
-        if by_rule || by_tag || (by_job && !has_rules) {
+        let by_job = |seen: &PublicIpAddress| jobs(identity, observation, seen) == Proof::Taken;
+        let by_memory = |seen: &PublicIpAddress| is_half_released(identity, observation, seen);
+        // Neither proves anything once a rule is on the address: the rules have the word.
+        let bare = observation.rules_on(address).next().is_none();
+        if by_rule || by_tag || (bare && seen.is_some_and(|seen| by_job(seen) || by_memory(seen))) {
             AddressWord::Own
         } else {
             AddressWord::Given
@@ -217,6 +238,19 @@ pub(crate) fn job_id(identity: &Identity, address: &AddressId, n: u32) -> JobId 
     Uuid::new_v5(&JOBS, name.as_bytes()).into()
 }
 
+/// Whether the release of an address was begun for this Service, and the address is still the one it was then.
+pub(crate) fn is_half_released(
+    identity: &Identity,
+    observation: &Observation,
+    address: &PublicIpAddress,
+) -> bool {
+    observation.begun.get(&address.id).is_some_and(|begun| {
+        begun.service == identity.service.uid.as_str()
+            && begun.allocated.is_some()
+            && begun.allocated == address.allocated
+    })
+}
+
 /// What jobs say of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
@@ -248,8 +282,39 @@ pub(crate) fn jobs(identity: &Identity, observation: &Observation, address: &Pub
             {
                 return Proof::Taken;
             }
-            Some(JobView::Succeeded { .. } | JobView::Failed) => n += 1,
+            Some(JobView::Succeeded { .. } | JobView::Failed(_)) => n += 1,
         }
+    }
+}
+
+/// What became of the tries to take an address, as far as its jobs were looked up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tries<'o> {
+    /// Ids that are used up.
+    pub used: u32,
+    /// The latest ones that failed, in a row.
+    pub failed: u32,
+    /// What the last of them said.
+    pub said: &'o str,
+}
+
+/// Counts the jobs of a row up to its end.
+pub(crate) fn tries<'o>(
+    identity: &Identity,
+    observation: &'o Observation,
+    address: &PublicIpAddress,
+) -> Tries<'o> {
+    let mut tries = Tries::default();
+    loop {
+        match observation.jobs.get(&job_id(identity, &address.id, tries.used)) {
+            Some(JobView::Failed(text)) => {
+                tries.failed += 1;
+                tries.said = text;
+            }
+            Some(JobView::Succeeded { .. }) => tries.failed = 0,
+            Some(JobView::Running | JobView::Unknown) | None => return tries,
+        }
+        tries.used += 1;
     }
 }
 

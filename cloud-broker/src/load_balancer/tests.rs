@@ -33,6 +33,7 @@ fn identity(uids: &[&str], take_over: bool) -> Identity {
         service,
         uids: ClusterUids::configured(uids.iter().filter_map(|uid| ClusterUid::new(uid)).collect()),
         take_over,
+        fence: Scope::default(),
     }
 }
 
@@ -178,7 +179,7 @@ fn whose_an_address_is(#[case] marks: &[&str], #[case] tagged: bool, #[case] wor
 #[rstest]
 #[case::nobody_asked(&[], None)]
 #[case::unknown(&[JobView::Unknown], Some(0))]
-#[case::failed_then_unknown(&[JobView::Failed, JobView::Unknown], Some(1))]
+#[case::failed_then_unknown(&[JobView::Failed("no".to_owned()), JobView::Unknown], Some(1))]
 #[case::of_an_earlier_taking(&[succeeded("2031-04-01T00:00:00+0000"), JobView::Unknown], Some(1))]
 fn the_first_unknown_job_is_the_next_one(#[case] views: &[JobView], #[case] next: Option<u32>) {
     let identity = identity(&["c1"], true);
@@ -282,7 +283,72 @@ fn what_a_network_can_serve(#[case] value: Value, #[case] udp: bool, #[case] fin
         v1::wish_port::Protocol::Tcp
     };
     let wish = wish(&[], |wish| wish.ports[0].protocol = protocol.into());
-    assert_eq!(check(&network(&value), &wish).is_ok(), fine);
+    let seen = seen();
+    let survey = Survey::of(&identity(&["c1"], true), &seen);
+    let checked = check(&network(&value), &wish, Features::NEWEST, &survey);
+    assert_eq!(checked.is_ok(), fine);
+}
+
+#[rstest]
+#[case::a_router("VirtualRouter", false, Some("ports[http].port"))]
+#[case::the_router_of_a_vpc("VpcVirtualRouter", false, Some("ports[http].port"))]
+#[case::an_appliance("Netscaler", false, None)]
+#[case::a_router_that_serves_it_already("VirtualRouter", true, None)]
+fn the_port_of_the_routers_statistics_is_refused(
+    #[case] provider: &str,
+    #[case] serves: bool,
+    #[case] field: Option<&str>,
+) {
+    let mut seen = seen();
+    if serves {
+        let mut present = rule("r", "x", &mark("c1", UID), "ip");
+        present.public_port = 8081;
+        seen.rules = vec![present];
+    }
+    let survey = Survey::of(&identity(&["c1"], true), &seen);
+    let wish = wish(&[], |wish| wish.ports[0].port = 8081);
+    let network = network(&json!({ "service": [lb(provider)] }));
+    let fault = check(&network, &wish, Features::NEWEST, &survey).err();
+    assert_eq!(fault.and_then(|fault| fault.field).as_deref(), field);
+}
+
+#[rstest]
+#[case::firewall_on_an_old_server(json!({ "service": [{"name": "Lb"}, {"name": "Firewall"}] }), false, 1, None)]
+#[case::firewall_and_a_long_list(json!({ "service": [{"name": "Lb"}, {"name": "Firewall"}] }), true, 60, None)]
+#[case::tier_on_a_new_server(json!({ "service": [{"name": "Lb"}, {"name": "NetworkACL"}], "vpcid": "v" }), true, 1, None)]
+#[case::tier_on_an_old_server(
+    json!({ "service": [{"name": "Lb"}, {"name": "NetworkACL"}], "vpcid": "v" }), false, 1, Some("SOURCES_NOT_ENFORCEABLE")
+)]
+#[case::tier_on_an_old_server_for_everybody(
+    json!({ "service": [{"name": "Lb"}, {"name": "NetworkACL"}], "vpcid": "v" }), false, 0, None
+)]
+#[case::tier_and_a_long_list(
+    json!({ "service": [{"name": "Lb"}, {"name": "NetworkACL"}], "vpcid": "v" }), true, 60, Some("SOURCES_TOO_LONG")
+)]
+#[case::no_firewall_on_an_old_server(
+    json!({ "service": [{"name": "Lb"}] }), false, 1, Some("SOURCES_NOT_ENFORCEABLE")
+)]
+#[case::no_firewall_and_a_long_list(json!({ "service": [{"name": "Lb"}] }), true, 60, Some("SOURCES_TOO_LONG"))]
+fn sources_that_no_layer_would_hold_are_refused(
+    #[case] of: Value,
+    #[case] sources_on_create: bool,
+    #[case] count: u8,
+    #[case] reason: Option<&str>,
+) {
+    let seen = seen();
+    let survey = Survey::of(&identity(&["c1"], true), &seen);
+    let wish = wish(&[], |wish| {
+        wish.sources = (0..count).map(|n| format!("203.0.113.{n}/32")).collect();
+    });
+    let features = Features {
+        sources_on_create,
+        ..Features::NEWEST
+    };
+    let fault = check(&network(&of), &wish, features, &survey).err();
+    let found = fault
+        .as_ref()
+        .map(|fault| (&*fault.reason, fault.field.as_deref()));
+    assert_eq!(found, reason.map(|reason| (reason, Some("sources"))));
 }
 
 fn lb(provider: &str) -> Value {

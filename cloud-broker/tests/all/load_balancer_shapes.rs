@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use cloud_broker::cloudstack::types::Version;
 use cloud_broker::load_balancer::Outcome;
+use cloudstack_simulator::Handle;
 use proto::{FaultKind, v1};
 
 use super::load_balancer_support::{
-    Broker, calls, cloud, farewell, isolated, picture, port_of, service, wish,
+    Broker, Endpoint, calls, cloud, farewell, isolated, picture, port_of, service, wish,
 };
 
 fn published(served: &cloud_broker::load_balancer::Served) -> Vec<IpAddr> {
@@ -63,13 +64,21 @@ async fn a_second_ensure_changes_nothing_and_reads_next_to_nothing() {
     );
 }
 
+/// A broker whose waits are long beside what a call takes, even where many tests run: polls are counted.
+fn unhurried(cloud: &Handle) -> Broker {
+    Broker::at(&Endpoint {
+        pace: 0.2,
+        ..Endpoint::of(cloud, "demo")
+    })
+}
+
 #[rstest::rstest]
 #[case::one_port(1, (5, 4, 4))]
 #[case::five_ports(5, (6, 16, 16))]
 #[tokio::test]
 async fn making_a_balancer_takes_few_calls(#[case] ports: u32, #[case] most: (u64, u64, u64)) {
     let cloud = cloud(isolated()).await;
-    let broker = Broker::new(&cloud);
+    let broker = unhurried(&cloud);
     // Another service came first, so that networks and machines are known.
     broker
         .ensure(&service(9), &wish(&cloud, &[(22, 30022)]), &[])
@@ -92,7 +101,7 @@ async fn making_a_balancer_takes_few_calls(#[case] ports: u32, #[case] most: (u6
 #[tokio::test]
 async fn a_node_that_comes_and_goes_takes_one_change_per_rule() {
     let cloud = cloud(isolated()).await;
-    let broker = Broker::new(&cloud);
+    let broker = unhurried(&cloud);
     let ports = [(80, 30080), (443, 30443)];
     let before = wish(&cloud, &ports);
     let mut served = Vec::new();
@@ -466,9 +475,11 @@ async fn a_report_names_what_the_cluster_owns_and_who_asks_for_it_no_more() {
 async fn a_port_that_the_router_refuses_does_not_hold_up_the_others() {
     let cloud = cloud(isolated()).await;
     let broker = Broker::new(&cloud);
-    let wanted = wish(&cloud, &[(8081, 30081), (80, 30080)]);
+    // An operator has moved the port of the router's statistics.
+    cloud.set("network.loadbalancer.haproxy.stats.port", "9091");
+    let wanted = wish(&cloud, &[(9091, 30081), (80, 30080)]);
     let fault = broker.ensure_once(&service(1), &wanted, &[]).await.unwrap_err();
-    assert!(fault.text.contains("8081"), "{fault:?}");
+    assert!(fault.text.contains("9091"), "{fault:?}");
     for _ in 0..5 {
         broker.ensure_once(&service(1), &wanted, &[]).await.unwrap_err();
     }

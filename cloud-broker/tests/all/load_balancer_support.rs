@@ -61,6 +61,7 @@ pub(crate) struct Broker {
     pub(crate) policy: Policy,
     pub(crate) uids: ClusterUids,
     pub(crate) version: Option<Version>,
+    pub(crate) nodes_visible: bool,
     stop: CancellationToken,
 }
 
@@ -122,7 +123,8 @@ impl Broker {
             },
             policy: Policy::default(),
             uids: cluster(CLUSTER),
-            version: None,
+            version: Some(Version::new(4, 22, 0)),
+            nodes_visible: false,
             stop,
         }
     }
@@ -134,6 +136,7 @@ impl Broker {
             policy: &self.policy,
             uids: &self.uids,
             version: self.version,
+            nodes_visible: self.nodes_visible,
         }
     }
 

@@ -11,7 +11,11 @@ mod client_wire;
 #[cfg(test)]
 mod load_balancer_crash;
 #[cfg(test)]
+mod load_balancer_fences;
+#[cfg(test)]
 mod load_balancer_laws;
+#[cfg(test)]
+mod load_balancer_leaving;
 #[cfg(test)]
 mod load_balancer_others;
 #[cfg(test)]
@@ -22,6 +26,12 @@ mod load_balancer_real;
 mod load_balancer_shapes;
 #[cfg(test)]
 mod load_balancer_support;
+#[cfg(test)]
+mod load_balancer_taking;
+#[cfg(test)]
+mod server_accounts;
+#[cfg(test)]
+mod server_admission;
 #[cfg(test)]
 mod server_balancers;
 #[cfg(test)]

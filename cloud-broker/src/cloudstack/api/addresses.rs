@@ -64,11 +64,22 @@ impl Api {
 
     /// Some addresses of a zone that anybody may take, in the server's order; never evidence that there are no more.
     pub async fn free_addresses(&self, zone: Option<&ZoneId>) -> Result<Vec<PublicIpAddress>, ApiError> {
-        let params = Params::new()
+        self.some(Command::ListPublicIpAddresses, Self::free(zone)).await
+    }
+
+    /// Every address of a zone that anybody may take: long, and only needed where not every address will do.
+    pub async fn all_free_addresses(&self, zone: Option<&ZoneId>) -> Result<Vec<PublicIpAddress>, ApiError> {
+        let list = self
+            .list(Command::ListPublicIpAddresses, Self::free(zone))
+            .await?;
+        Ok(list.into_items())
+    }
+
+    fn free(zone: Option<&ZoneId>) -> Params {
+        Params::new()
             .with("state", "Free")
             .with("allocatedonly", false)
-            .maybe("zoneid", zone);
-        self.some(Command::ListPublicIpAddresses, params).await
+            .maybe("zoneid", zone)
     }
 
     /// An address in whatever state; `None` if it is somebody else's or no address at all.
@@ -104,7 +115,8 @@ impl Api {
 
     /// Waits for the turn to look for an address and take it.
     pub async fn turn_to_associate(&self) -> AssociateTurn {
-        self.account().locks().associating(self.project()).await
+        let locks = self.account().locks();
+        locks.associating(&self.tenant, self.project()).await
     }
 
     /// Waits for the turn to look at an address and release it.

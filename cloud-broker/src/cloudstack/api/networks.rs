@@ -12,6 +12,8 @@ pub struct NetworkQuery {
     pub zone: Option<ZoneId>,
     /// Only the tiers of this VPC.
     pub vpc: Option<VpcId>,
+    /// Only those with this name. Servers before 4.22 don't know that and answer all.
+    pub name: Option<String>,
 }
 
 impl Api {
@@ -19,7 +21,8 @@ impl Api {
     pub async fn networks(&self, query: &NetworkQuery) -> Result<Listing<Network>, ApiError> {
         let params = Params::new()
             .maybe("zoneid", query.zone.as_ref())
-            .maybe("vpcid", query.vpc.as_ref());
+            .maybe("vpcid", query.vpc.as_ref())
+            .maybe("name", query.name.as_ref());
         self.list(Command::ListNetworks, params).await
     }
 

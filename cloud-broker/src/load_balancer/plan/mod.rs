@@ -5,10 +5,12 @@
 //! | `step`, `effect` | what a step is, how it reads, and how it shows once it succeeded |
 //! | `adopt` | marks for the rules of an older controller |
 //! | `rules` | rules and their members on the chosen address |
+//! | `replace` | how a rule is made, and how it takes the place of another |
 //! | `update` | what of a rule is changed in place, its mark included |
 //! | `firewall` | firewall rules of a port |
 //! | `acl` | ACL items of a port |
 //! | `depart` | how a balancer leaves an address |
+//! | `unused` | how an address is given back that never got a rule |
 //!
 //! A plan holds what can be planned on what was seen; its first steps are done, their effects folded in, and the next plan is
 //! made. So every prefix of a plan is a state that planning goes on from, whoever dies in between.
@@ -18,8 +20,10 @@ mod adopt;
 mod depart;
 mod effect;
 mod firewall;
+mod replace;
 mod rules;
 mod step;
+mod unused;
 mod update;
 
 use std::net::IpAddr;
@@ -40,6 +44,7 @@ use crate::tenant::{NameOrId, Policy, Scope};
 pub(crate) use effect::Answered;
 pub use step::Impact;
 pub(crate) use step::{Phase, Planned, Step};
+pub(crate) use unused::give_back;
 
 /// The end of a balancer, as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +79,8 @@ pub(crate) struct Request {
     pub policy: Policy,
     /// Addresses that the Service's status shows.
     pub published: Vec<IpAddr>,
+    /// Machines of the cluster's nodes are visible.
+    pub nodes_visible: bool,
     /// What is wanted.
     pub goal: Goal,
 }
@@ -88,10 +95,26 @@ pub(crate) struct Context<'a> {
     pub policy: &'a Policy,
     /// Addresses that the Service's status shows.
     pub published: &'a [IpAddr],
+    /// Machines of the cluster's nodes are visible.
+    pub nodes_visible: bool,
     /// What was seen.
     pub observation: &'a Observation,
     /// Whose the rules are.
     pub survey: Survey<'a>,
+}
+
+impl<'a> Context<'a> {
+    fn of(request: &'a Request, observation: &'a Observation) -> Self {
+        Self {
+            identity: &request.identity,
+            scope: &request.scope,
+            policy: &request.policy,
+            published: &request.published,
+            nodes_visible: request.nodes_visible,
+            observation,
+            survey: Survey::of(&request.identity, observation),
+        }
+    }
 }
 
 /// Where a plan ends.
@@ -170,27 +193,22 @@ impl Plan {
         let Some(first) = self.steps.first() else {
             return &[];
         };
-        let beside =
-            |planned: &&Planned| planned.phase == first.phase && planned.step.may_run_beside_others();
-        let count = if first.step.may_run_beside_others() {
-            self.steps.iter().take_while(beside).count()
-        } else {
-            1
-        };
+        let beside = |planned: &&Planned| planned.phase == first.phase && planned.may_run_beside_others();
+        let count = self.steps.iter().take_while(beside).count().max(1);
         self.steps.get(..count).unwrap_or_default()
     }
 }
 
+/// Nodes that a text names.
+const SOME_NODES: usize = 5;
+
 /// Makes a plan.
 pub(crate) fn plan(request: &Request, observation: &Observation) -> Plan {
-    let cx = Context {
-        identity: &request.identity,
-        scope: &request.scope,
-        policy: &request.policy,
-        published: &request.published,
-        observation,
-        survey: Survey::of(&request.identity, observation),
-    };
+    let cx = Context::of(request, observation);
+    if !cx.survey.undecided().is_empty() {
+        let rules = cx.survey.undecided().iter();
+        return Plan::needing(rules.cloned().map(Need::Members).collect()).finished();
+    }
     match &request.goal {
         Goal::Serve(wish) => serve(&cx, wish),
         Goal::Leave(farewell) => depart::leave(&cx, farewell),
@@ -207,7 +225,7 @@ fn serve(cx: &Context<'_>, wish: &Wish) -> Plan {
         Ok(None) => return without_network(cx, wish),
         Err(fault) => return Plan::refused(fault),
     };
-    if let Err(fault) = network::check(network, wish) {
+    if let Err(fault) = network::check(network, wish, cx.observation.features, &cx.survey) {
         return Plan::refused(fault);
     }
     let (members, notes) = WantedMembers::of(wish, cx.scope, network, cx.observation);
@@ -236,7 +254,7 @@ fn serve(cx: &Context<'_>, wish: &Wish) -> Plan {
     if matches!(plan.end, End::Refused(_)) {
         return plan;
     }
-    let leaving = depart::others(cx, &site.address, &mut plan);
+    let leaving = depart::others(cx, &here, &mut plan);
     plan.end = match wait {
         Some(wait) => End::Wait(wait),
         None => End::Served(Box::new(Served {
@@ -283,11 +301,7 @@ fn without_network(cx: &Context<'_>, wish: &Wish) -> Plan {
         let text = "the network of the service's rules is not visible to the keys of the broker";
         ("NETWORK_NOT_VISIBLE", "NetworkNotVisible", text.to_owned())
     } else {
-        let nodes = wish.members.machines.len() + wish.members.unresolved.len();
-        let text = format!(
-            "none of the {nodes} nodes is a machine in a network of this cluster, so no network is known"
-        );
-        ("NO_NETWORK", "NoNetwork", text)
+        ("NO_NETWORK", "NoNetwork", no_network(cx, wish))
     };
     let notes = vec![Note::warning(event, text.clone()).about("members")];
     Plan {
@@ -295,6 +309,37 @@ fn without_network(cx: &Context<'_>, wish: &Wish) -> Plan {
         end: End::Wait(Wait::for_a_change(reason, text)),
         ..Plan::default()
     }
+}
+
+/// Why no network is known: which nodes were looked at, and where.
+fn no_network(cx: &Context<'_>, wish: &Wish) -> String {
+    let members = &wish.members;
+    let mut nodes: Vec<&str> = members
+        .machines
+        .values()
+        .chain(&members.unresolved)
+        .map(String::as_str)
+        .collect();
+    nodes.sort_unstable();
+    let place = match &cx.scope.project {
+        Some(project) => format!("project {project}"),
+        None => "the account".to_owned(),
+    };
+    if nodes.is_empty() {
+        return format!("no node was named that is a machine of {place}, so no network is known");
+    }
+    let rest = nodes.len().saturating_sub(SOME_NODES);
+    let more = if rest > 0 {
+        format!(" and {rest} more")
+    } else {
+        String::new()
+    };
+    nodes.truncate(SOME_NODES);
+    format!(
+        "none of the nodes ({}{more}) is a machine in a network of this cluster in {place}, so no network is known; \
+         check the project and the networks of the configuration, or name the network in its annotation",
+        nodes.join(", ")
+    )
 }
 
 /// Consent of a person for members that are replaced all at once.
@@ -325,3 +370,6 @@ fn consent(cx: &Context<'_>, here: &rules::Here<'_>, plan: &mut Plan) -> Result<
     plan.consent = Some(id);
     Err(Fault::new(proto::FaultKind::Conflict, "REPLACES_ALL_MEMBERS", text).with_field("accept_replace"))
 }
+
+#[cfg(test)]
+mod tests;
