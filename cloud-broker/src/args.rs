@@ -119,7 +119,10 @@ mod tests {
     #[case::agents_on_the_socket_only("--listen unix:///b --client-ca-file c", (Some("c"), None))]
     #[case::agents_with_certificates("--listen unix:///b --listen https://0.0.0.0:1 --client-ca-file c", (None, None))]
     #[case::a_ca_of_its_own("--listen https://0.0.0.0:1 --client-ca-file c --admin-client-ca-file a", (None, Some("a")))]
-    fn the_ca_of_agents_lets_nobody_read_metrics(#[case] line: &str, #[case] cas: (Option<&str>, Option<&str>)) {
+    fn the_ca_of_agents_lets_nobody_read_metrics(
+        #[case] line: &str,
+        #[case] cas: (Option<&str>, Option<&str>),
+    ) {
         let args = parse(&format!("cloud-broker --cloud-config /c {line}")).unwrap();
         let endpoint = args.endpoint();
         let (client, admin) = cas;

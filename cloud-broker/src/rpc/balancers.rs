@@ -4,6 +4,7 @@
 //! begun. What a step is, is decided in `load_balancer`.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proto::{Advice, Fault, FaultKind, v1};
@@ -12,11 +13,12 @@ use tracing::Instrument as _;
 
 use super::Call;
 use super::fence::{Fence, Permit, Stop};
-use super::service::{Broker, deadline};
+use super::service::{Broker, deadline, lost};
 use super::slots::{Intent, Turn};
 use super::wire::balancers as wire;
 use crate::cloudstack::types::Version;
-use crate::load_balancer::{self, Answer, Outcome, Tenancy};
+use crate::directory::Served;
+use crate::load_balancer::{self, Answer, Outcome, ServiceRef, Tenancy};
 
 impl load_balancer::Permit for Permit {
     fn still_wanted(&self) -> Result<(), Fault> {
@@ -27,10 +29,15 @@ impl load_balancer::Permit for Permit {
 fn stopped(stop: Stop) -> Fault {
     let (kind, reason, advice) = match stop {
         Stop::CallerGone => (FaultKind::Unreachable, "CALLER_GONE", Advice::BackOff),
-        Stop::NewerWriter => (FaultKind::Conflict, "FENCED", Advice::NeverUntilChanged),
+        Stop::NewerWriter => (FaultKind::Conflict, "FENCED", Advice::BackOff),
         Stop::Deleted => (
             FaultKind::Conflict,
             "SUPERSEDED",
+            Advice::After(Duration::from_secs(1)),
+        ),
+        Stop::Rekeyed => (
+            FaultKind::Conflict,
+            "KEYS_CHANGED",
             Advice::After(Duration::from_secs(1)),
         ),
     };
@@ -67,6 +74,7 @@ impl Broker {
             return Ok(wire::ensured(answer));
         };
         let Begun { permit, caller, turn } = begun;
+        let (served, service) = (Arc::clone(&call.served), demand.service.clone());
         let work = async move {
             let version = version(&call, deadline).await;
             let balancers = &call.served.shared.balancers;
@@ -76,7 +84,7 @@ impl Broker {
             drop(turn);
             answer
         };
-        let mut answer = self.detached(caller, work).await??;
+        let mut answer = self.detached(caller, (&served, &service), work).await??;
         answer.notes.splice(0..0, ignored);
         Ok(wire::ensured(answer))
     }
@@ -102,6 +110,7 @@ impl Broker {
             return Ok(wire::deleted(answer));
         };
         let Begun { permit, caller, turn } = begun;
+        let (served, service) = (Arc::clone(&call.served), demand.service.clone());
         let work = async move {
             let version = version(&call, deadline).await;
             let balancers = &call.served.shared.balancers;
@@ -111,7 +120,8 @@ impl Broker {
             drop(turn);
             answer
         };
-        Ok(wire::deleted(self.detached(caller, work).await??))
+        let answer = self.detached(caller, (&served, &service), work).await??;
+        Ok(wire::deleted(answer))
     }
 
     pub(super) async fn plan(
@@ -169,39 +179,38 @@ impl Broker {
         deadline: Instant,
     ) -> Result<Option<Begun>, Fault> {
         let cluster = &call.served.tenant.cluster;
-        let newer = self.fences.enter(cluster, fence)?;
+        let newer = self.fences.enter(cluster, fence, runtime::clock::now())?;
         let wait = deadline.saturating_duration_since(runtime::clock::now());
         let Some(turn) = self.slots.turn(cluster, service, intent, wait).await else {
             return Ok(None);
         };
         let caller = CancellationToken::new();
-        let permit = Permit::new(caller.clone(), newer, turn.deleted.clone());
+        let rekeyed = call.served.rekeyed.clone();
+        let permit = Permit::new(caller.clone(), newer, turn.deleted.clone(), rekeyed);
         // Somebody newer may have come while this call waited.
         permit.check().map_err(stopped)?;
         Ok(Some(Begun { permit, caller, turn }))
     }
 
-    /// Runs work that goes on when the caller leaves, but is told that it left.
+    /// Runs work that goes on when the caller leaves, but is told that it left. A panic in it ends only this call: what was seen so far counts
+    /// no longer, since nobody knows what was done.
     async fn detached<R: Send + 'static>(
         &self,
         caller: CancellationToken,
+        (served, service): (&Served, &ServiceRef),
         work: impl Future<Output = R> + Send + 'static,
     ) -> Result<R, Fault> {
         let _left = caller.drop_guard();
         let (send, receive) = tokio::sync::oneshot::channel();
         let work = work.in_current_span();
-        self.host.spawn("load-balancer-call", async move {
+        self.host.spawn_contained("load-balancer-call", async move {
             // The caller may have left.
             let _ = send.send(work.await);
         });
-        let lost = |_| {
-            Fault::new(
-                FaultKind::Internal,
-                "CALL_LOST",
-                "the call ended without an answer; this is a fault of the broker",
-            )
-        };
-        receive.await.map_err(lost)
+        receive.await.map_err(|_| {
+            served.shared.balancers.lost(&served.api, service);
+            lost()
+        })
     }
 }
 
@@ -221,5 +230,9 @@ fn tenancy(call: &Call, version: Option<Version>) -> Tenancy<'_> {
         policy: &tenant.policy,
         uids: &call.uids,
         version,
+        nodes_visible: call.served.shared.instances.shows_nodes(call.served.view()),
     }
 }
+
+#[cfg(test)]
+mod tests;

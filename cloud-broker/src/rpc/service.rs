@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proto::v1::cloud_broker_server::{CloudBroker, CloudBrokerServer};
-use proto::{Fault, v1};
+use proto::{Fault, FaultKind, v1};
 use runtime::host::Host;
 use runtime::link::{self, Peer};
 use rustls::pki_types::CertificateDer;
@@ -85,15 +85,16 @@ impl Broker {
         })
     }
 
-    /// Runs a call in its span and counts it.
-    async fn finish<R>(
+    /// Runs a call in its span and counts it. A panic in it ends only this call.
+    pub(super) async fn finish<R>(
         &self,
         name: &'static str,
         span: tracing::Span,
         work: impl Future<Output = Result<R, Fault>>,
     ) -> Result<Response<R>, Status> {
         let began = runtime::clock::now();
-        let result = work.instrument(span.clone()).await;
+        let result = self.host.contain(name, work.instrument(span.clone())).await;
+        let result = result.unwrap_or_else(|| Err(lost()));
         let took = runtime::clock::now().saturating_duration_since(began);
         let outcome = result.as_ref().map_or_else(|fault| fault.kind.word(), |_| "ok");
         self.metrics.rpc.served(RpcLabels { call: name, outcome }, took);
@@ -161,6 +162,12 @@ impl Broker {
             call.served.tenant.region.as_deref(),
         ))
     }
+}
+
+/// The end of a call that has none.
+pub(super) fn lost() -> Fault {
+    let text = "the call ended without an answer; this is a fault of the broker";
+    Fault::new(FaultKind::Internal, "CALL_LOST", text)
 }
 
 /// The first certificate of the file as it is now. One that can't be read is told where it is used.

@@ -3,6 +3,7 @@
 use runtime::link::{Link, LinkAddress};
 use runtime::tls::{ClientFiles, ClientTls};
 use tonic::Code;
+use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::v1::ServerReflectionRequest;
@@ -10,6 +11,18 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 
 use super::server_pki::Pki;
 use super::server_support::{Running, config, seed, simulator};
+
+/// How the services beside the contract answer.
+async fn answers(channel: Channel) -> [Code; 2] {
+    let health = HealthClient::new(channel.clone())
+        .check(HealthCheckRequest::default())
+        .await;
+    let asked = tokio_stream::iter([ServerReflectionRequest::default()]);
+    let reflection = ServerReflectionClient::new(channel)
+        .server_reflection_info(asked)
+        .await;
+    [health.err(), reflection.err()].map(|refused| refused.map_or(Code::Ok, |refused| refused.code()))
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_stands_for_no_cluster_gets_neither_health_nor_reflection() {
@@ -49,19 +62,12 @@ async fn a_certificate_that_stands_for_no_cluster_gets_neither_health_nor_reflec
         // Not a cluster here, but whoever may open the socket may ask how the process is.
         (socket, true),
     ] {
-        let expected = if is_let_in { Code::Ok } else { Code::PermissionDenied };
-        let health = HealthClient::new(channel.clone())
-            .check(HealthCheckRequest::default())
-            .await;
-        assert_eq!(health.err().map_or(Code::Ok, |refused| refused.code()), expected);
-        let asked = tokio_stream::iter([ServerReflectionRequest::default()]);
-        let reflection = ServerReflectionClient::new(channel)
-            .server_reflection_info(asked)
-            .await;
-        assert_eq!(
-            reflection.err().map_or(Code::Ok, |refused| refused.code()),
-            expected
-        );
+        let expected = if is_let_in {
+            Code::Ok
+        } else {
+            Code::PermissionDenied
+        };
+        assert_eq!(answers(channel).await, [expected; 2]);
     }
     assert!(
         broker
