@@ -40,6 +40,8 @@ const REMEMBERED: u64 = 100_000;
 const MOST_NODES: usize = 20_000;
 /// How long a node is remembered that nobody asks for.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
+/// How old a list may be that shows what is visible at present. (Other keys begin without any.)
+const YOUNG: Duration = Duration::from_mins(5);
 /// Look-ups by id that one question may cost. Where more machines are missing at once the next question goes on.
 const LOOKUPS: usize = 10;
 
@@ -90,6 +92,13 @@ impl Instances {
     /// The machine lists, for others who need machines.
     pub fn lists(&self) -> &Arc<MachineLists> {
         &self.lists
+    }
+
+    /// Forgets everything that was seen through other keys.
+    pub fn forget(&self) {
+        self.lists.forget();
+        self.memory.invalidate_all();
+        self.nodes.lock().clear();
     }
 
     /// One answer for every key, in their order.
@@ -199,7 +208,11 @@ impl Instances {
             Ok(absence) => absence,
             Err(missing) => return Presence::Unknown(Why::NotFoundYet, not_found(key, list, missing)),
         };
-        if let Some((at, proof)) = memory.proof.as_ref().filter(|(at, _)| *at + view.ttl > arrived) {
+        if let Some((at, proof)) = memory
+            .proof
+            .as_ref()
+            .filter(|(at, _)| arrived.saturating_duration_since(*at) < view.ttl)
+        {
             tracing::trace!(node = %key.node_name, age = ?arrived.saturating_duration_since(*at), "the proof is fresh enough");
             return Presence::Gone(proof.clone());
         }
@@ -226,6 +239,20 @@ impl Instances {
         if !of_cluster.contains(machine) {
             of_cluster.insert(machine.clone());
         }
+    }
+
+    /// Whether a machine is visible that a node of the cluster was found to be, as far as is known: no call is made.
+    pub fn shows_nodes(&self, view: View<'_>) -> bool {
+        let young = |list: &Arc<MachineList>| list.began.elapsed() < YOUNG;
+        let Some(list) = self.lists.newest(view.api).filter(young) else {
+            return false;
+        };
+        let nodes = self.nodes.lock();
+        let is_node = |machine: &Machine| nodes.get(view.cluster).is_some_and(|of| of.contains(&machine.id));
+        list.index
+            .machines()
+            .iter()
+            .any(|machine| is_node(machine) && matching::admits(view.scope, machine))
     }
 
     /// Another machine of this cluster that is visible: one that a node was found to be, now or before. Not just any machine, or
@@ -372,12 +399,12 @@ fn nothing_visible(view: View<'_>) -> String {
     )
 }
 
+/// The same at every question, so that people see one event and not many.
 fn not_found(key: &NodeKey, list: &MachineList, missing: Missing) -> String {
-    let seen = list.index.machines().len();
     let what = match &key.machine_id {
-        Some(id) => format!("no machine with id {id} among the {seen} that are visible"),
+        Some(id) => format!("no machine with id {id} is visible"),
         None => format!(
-            "no machine with the system UUID or the name of node {} among the {seen} that are visible",
+            "no machine with the system UUID or the name of node {} is visible",
             key.node_name
         ),
     };

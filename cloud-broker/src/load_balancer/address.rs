@@ -17,7 +17,7 @@ use super::plan::{Context, Impact, Phase, Planned, Step};
 use super::wish::Wish;
 use crate::cloudstack::types::{AddressId, AddressState, JobId, Network, PublicIpAddress};
 use crate::tenant::AddressSharing;
-use taking::{acquire, take};
+use taking::{acquire, still_pending, take};
 pub(crate) use taking::{is_bare, is_recent, leftovers};
 
 /// The address that rules go to.
@@ -171,7 +171,9 @@ fn request(cx: &Context<'_>, ip: IpAddr, network: &Network, present: Option<Site
         AddressState::Allocating => match jobs(cx.identity, cx.observation, address) {
             Proof::Ask(job) => Decision::Need(vec![Need::Job(job)]),
             Proof::Running(job) => Decision::Await(job),
-            Proof::Taken | Proof::NotTaken(_) => unavailable(ip, present, "it is just being taken"),
+            // Its job ended after it was looked up.
+            Proof::Taken => still_pending(ip, present),
+            Proof::NotTaken(_) => unavailable(ip, present, "it is just being taken"),
         },
         AddressState::Releasing => unavailable(ip, present, "it is just being released"),
     }

@@ -5,7 +5,7 @@ use super::{Api, Started};
 use crate::cloudstack::types::{
     AddressId, Algorithm, CidrList, LoadBalancerRule, Machine, MachineId, NetworkId, RuleId, RuleProtocol,
 };
-use crate::cloudstack::{ApiError, Command, Listing};
+use crate::cloudstack::{ApiError, Command, Listing, ReleaseTurn};
 
 /// Which rules to list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,6 +148,18 @@ impl Api {
     /// Deletes a rule; `Gone` if there is none.
     pub async fn delete_rule(&self, id: &RuleId) -> Result<Started<()>, ApiError> {
         self.start(Command::DeleteLoadBalancerRule, Params::new().with("id", id))
+            .send()
+            .await
+    }
+
+    /// The same in a turn that lasts until the job is over: nobody else decides about the address before.
+    pub async fn delete_rule_in_turn(
+        &self,
+        turn: &ReleaseTurn,
+        id: &RuleId,
+    ) -> Result<Started<()>, ApiError> {
+        self.start(Command::DeleteLoadBalancerRule, Params::new().with("id", id))
+            .holding_to_end(turn.guard.clone())
             .send()
             .await
     }

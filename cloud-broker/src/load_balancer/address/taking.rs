@@ -6,6 +6,7 @@
 //! address back, and its id is used up.
 
 use std::cmp::Reverse;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use proto::{Fault, FaultKind};
@@ -74,7 +75,7 @@ fn unused(cx: &Context<'_>, network: &Network) -> Option<Decision> {
             Proof::Taken if address.state == AddressState::Allocating => {
                 // Its job ended after the list was read.
                 if cx.observation.address(&address.id).is_some() {
-                    return Some(still_pending(address));
+                    return Some(still_pending(address.ip, None));
                 }
                 needs.push(Need::Address(address.id.clone()));
             }
@@ -92,11 +93,11 @@ fn unused(cx: &Context<'_>, network: &Network) -> Option<Decision> {
     (!needs.is_empty()).then_some(Decision::Need(needs))
 }
 
-fn still_pending(address: &PublicIpAddress) -> Decision {
-    let text = format!("address {} is being taken for the service", address.ip);
+pub(super) fn still_pending(ip: IpAddr, present: Option<Site>) -> Decision {
+    let text = format!("address {ip} is being taken for the service");
     wait(
         Wait::shortly("ADDRESS_PENDING", "associate address", &text),
-        None,
+        present,
         "AddressPending",
         text,
     )

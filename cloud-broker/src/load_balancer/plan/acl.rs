@@ -10,9 +10,10 @@ use super::rules::Here;
 use super::{Context, Impact, Need, Phase, Plan, Step};
 use crate::cloudstack::CreateAclItem;
 use crate::cloudstack::types::{
-    AclAction, AclDirection, AclItemId, AclListId, NetworkAclItem, PortRange, RuleState,
+    AclAction, AclDirection, AclItemId, AclListId, Network, NetworkAclItem, PortRange, RuleState,
 };
 use crate::load_balancer::marks::Mark;
+use crate::load_balancer::network::{Filter, filter};
 use crate::load_balancer::outcome::Note;
 use crate::load_balancer::ownership::{Claim, Identity};
 use crate::load_balancer::sources::Sources;
@@ -129,6 +130,36 @@ pub(super) fn plan(cx: &Context<'_>, here: &Here<'_>, id: &AclListId, plan: &mut
             "its port or sources are no longer wanted",
             Impact::None,
         );
+    }
+}
+
+/// The ACL lists of networks, as far as they can be changed.
+pub(super) fn lists<'n>(networks: impl Iterator<Item = &'n Network>) -> BTreeSet<AclListId> {
+    networks
+        .filter_map(|network| match filter(network) {
+            Filter::Acl(list) => Some(list),
+            Filter::Firewall | Filter::None => None,
+        })
+        .collect()
+}
+
+/// Drops what is ours in a list.
+pub(super) fn drop_ours(
+    cx: &Context<'_>,
+    list: &AclListId,
+    (reason, impact): (&str, Impact),
+    plan: &mut Plan,
+) {
+    let Some(items) = cx.observation.acl.get(list) else {
+        plan.needs.push(Need::Acl(list.clone()));
+        return;
+    };
+    for item in self::list(cx.identity, list, items, &[], &Sources::everybody()).drop {
+        let step = Step::DropFromAcl {
+            item: item.id.clone(),
+            what: text(item),
+        };
+        plan.push(Phase::Close, step, reason, impact);
     }
 }
 

@@ -6,13 +6,16 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use super::rules::Here;
 use super::{Context, End, Farewell, Impact, Need, Phase, Plan, Step, acl, adopt, firewall};
-use crate::cloudstack::types::{AddressId, AddressState, PublicIpAddress, RuleState, Tag};
-use crate::load_balancer::address::{leftovers, release_again};
+use crate::cloudstack::types::{
+    AddressId, AddressState, Network, NetworkId, PublicIpAddress, RuleState, ServiceName, Tag,
+};
+use crate::load_balancer::address::{is_bare, is_recent, leftovers, release_again};
 use crate::load_balancer::marks::AddressWord;
 use crate::load_balancer::network::{Filter, filter};
 use crate::load_balancer::outcome::{Note, Wait};
-use crate::load_balancer::ownership::{Claim, Proof, TAG_KEY, is_tagged, jobs};
+use crate::load_balancer::ownership::{Claim, Claimed, Proof, TAG_KEY, is_half_released, is_tagged, jobs};
 use crate::load_balancer::sources::{Sources, SourcesHash};
 use crate::load_balancer::wish::transport_of;
 
@@ -22,27 +25,26 @@ pub(super) fn leave(cx: &Context<'_>, farewell: &Farewell) -> Plan {
         return adopt::plan(cx, &farewell.adoption, farewell.keep_address, None);
     }
     let mut plan = Plan::default();
-    acl_items(cx, farewell, &mut plan);
-    for address in cx.survey.addresses() {
+    let networks = cx.observation.networks.iter();
+    for list in acl::lists(networks.filter(|network| may_have_served(cx, farewell, network))) {
+        acl::drop_ours(cx, &list, ("the service goes", Impact::Outage), &mut plan);
+    }
+    for address in present(cx) {
         depart(cx, &address, farewell.keep_address, &mut plan);
     }
-    for rule in cx
+    for claimed in cx
         .survey
         .mine()
-        .map(|claimed| claimed.rule)
-        .filter(|rule| rule.address_id.is_none())
+        .filter(|claimed| claimed.rule.address_id.is_none())
     {
-        let step = Step::DeleteRule {
-            rule: rule.id.clone(),
-            name: rule.name.clone(),
-        };
+        let step = Step::delete(claimed.rule);
         plan.push(Phase::Leave, step, "the service goes", Impact::None);
     }
     if cx.observation.unsettled.is_none() {
         plan.needs.push(Need::Unsettled);
         return plan;
     }
-    if let Some(end) = never_used(cx, farewell.keep_address, &mut plan) {
+    if let Some(end) = without_rules(cx, farewell.keep_address, &mut plan) {
         plan.end = end;
         return plan;
     }
@@ -71,10 +73,23 @@ pub(super) fn leave(cx: &Context<'_>, farewell: &Farewell) -> Plan {
     plan
 }
 
+/// Addresses that rules of the Service are on, and those whose release was begun for it: that takes the rules first.
+fn present(cx: &Context<'_>) -> BTreeSet<AddressId> {
+    let seen = cx.observation;
+    let begun = seen.begun.iter().filter(|(id, begun)| {
+        let is_still_the_same = |address| is_half_released(cx.identity, seen, address);
+        begun.service == cx.identity.service.uid.as_str() && seen.address(id).is_none_or(is_still_the_same)
+    });
+    let mut addresses = cx.survey.addresses();
+    addresses.extend(begun.map(|(id, _)| id.clone()));
+    addresses
+}
+
 /// Whether the Service was balanced where these keys don't look: its published addresses are nobody's that is visible, nor
-/// free, and no rule of the whole cluster is to be seen.
+/// free, and neither a rule nor a machine of the cluster is to be seen. Where machines are, an address that is not to be seen
+/// was released by hand and is a stranger's by now: other keys, or another project, would not show the machines.
 fn is_elsewhere(cx: &Context<'_>, plan: &mut Plan) -> bool {
-    if cx.published.is_empty() || cx.survey.shows_cluster() {
+    if cx.published.is_empty() || cx.nodes_visible || cx.survey.shows_cluster() {
         return false;
     }
     let mut all_unseen = true;
@@ -89,36 +104,118 @@ fn is_elsewhere(cx: &Context<'_>, plan: &mut Plan) -> bool {
     all_unseen && plan.needs.is_empty()
 }
 
-/// Addresses that were taken for the Service without a rule getting there.
-fn never_used(cx: &Context<'_>, keep_address: bool, plan: &mut Plan) -> Option<End> {
+/// Bare addresses: those that were taken for the Service without a rule getting there, and those that a broker before this one
+/// began to release.
+fn without_rules(cx: &Context<'_>, keep_address: bool, plan: &mut Plan) -> Option<End> {
     let mut end = None;
-    for address in leftovers(cx) {
-        match jobs(cx.identity, cx.observation, address) {
-            Proof::Ask(job) => plan.needs.push(Need::Job(job)),
-            Proof::Running(job) => end = Some(End::Await(job)),
-            Proof::Taken if keep_address => keep(address.ip, "it was asked to be kept", plan),
-            Proof::Taken if address.state == AddressState::Releasing => {
-                plan.steps.push(release_again(address));
+    let began_before = cx.observation.unsettled.iter().flatten().filter(|address| {
+        address.state == AddressState::Releasing && is_bare(cx, &address.id) && !is_recent(cx, address)
+    });
+    let ends_here = |address: &&PublicIpAddress| !cx.observation.begun.contains_key(&address.id);
+    for address in leftovers(cx).chain(began_before).filter(ends_here) {
+        let releasing = address.state == AddressState::Releasing;
+        let proof = if releasing && is_tagged(cx.identity, &address.tags) {
+            Some(Proof::Taken)
+        } else {
+            is_recent(cx, address).then(|| jobs(cx.identity, cx.observation, address))
+        };
+        match proof {
+            Some(Proof::Ask(job)) => plan.needs.push(Need::Job(job)),
+            Some(Proof::Running(job)) => end = Some(End::Await(job)),
+            Some(Proof::Taken) if releasing => plan.steps.push(release_again(address)),
+            Some(Proof::Taken) if keep_address => hand_over(cx, address, plan),
+            Some(Proof::Taken) => release(cx, address, "it was taken for the service and never used", plan),
+            Some(Proof::NotTaken(_)) | None if releasing && cx.published.contains(&address.ip) => {
+                let why =
+                    "its release was begun and did not end, and nothing proves that it is the cluster's";
+                keep(address.ip, why, plan);
             }
-            Proof::Taken => release(cx, address, "it was taken for the service and never used", plan),
-            Proof::NotTaken(_) => {}
+            Some(Proof::NotTaken(_)) | None => {}
         }
     }
     end
 }
 
-/// Leaves every address but this one, unless clients are still sent there: these are answered.
-pub(super) fn others(cx: &Context<'_>, site: &AddressId, plan: &mut Plan) -> Vec<IpAddr> {
+/// Leaves every address but that of the site, unless clients are still sent there: these are answered.
+pub(super) fn others(cx: &Context<'_>, here: &Here<'_>, plan: &mut Plan) -> Vec<IpAddr> {
     let mut leaving = Vec::new();
-    for address in cx.survey.addresses().iter().filter(|address| *address != site) {
+    let mut used = BTreeSet::from([&here.network.id]);
+    let mut left = BTreeSet::new();
+    for address in present(cx)
+        .iter()
+        .filter(|address| **address != here.site.address)
+    {
+        let networks = cx
+            .survey
+            .mine_on(address)
+            .filter_map(|claimed| claimed.rule.network_id.as_ref());
         let by_rule = cx.survey.mine_on(address).find_map(|claimed| claimed.rule.ip);
         let ip = cx.observation.address(address).map(|seen| seen.ip).or(by_rule);
         match ip {
-            Some(ip) if cx.published.contains(&ip) => leaving.push(ip),
-            Some(_) | None => depart(cx, address, false, plan),
+            Some(ip) if cx.published.contains(&ip) => {
+                leaving.push(ip);
+                used.extend(networks);
+            }
+            Some(_) | None => {
+                left.extend(networks);
+                depart(cx, address, here.wish.keep_address, plan);
+            }
         }
     }
+    let of = |ids: &BTreeSet<&NetworkId>| {
+        let networks = cx.observation.networks.iter();
+        acl::lists(networks.filter(|network| ids.contains(&network.id)))
+    };
+    for list in of(&left).difference(&of(&used)) {
+        acl::drop_ours(cx, list, ("the service leaves the network", Impact::None), plan);
+    }
     leaving
+}
+
+/// What becomes of an address that the Service leaves.
+enum Fate {
+    /// Something has to be looked at first.
+    Look(Need),
+    /// Its release was begun: it is done again.
+    ReleaseAgain,
+    /// It is given back, with everything that is on it.
+    Release,
+    /// It stays allocated, and is the cluster's no more.
+    HandOver,
+    /// It stays allocated, for this reason.
+    Keep(String),
+    /// Others of the cluster are on it: it is theirs to decide about.
+    Others,
+}
+
+/// Whoever is the last one on an address decides about it. So this is decided in one's turn, on what was seen in it: two that leave
+/// together would each see the other.
+fn fate(cx: &Context<'_>, address: &PublicIpAddress, keep_address: bool) -> Fate {
+    let releasing = address.state == AddressState::Releasing;
+    match cx.survey.word(cx.identity, cx.observation, &address.id) {
+        AddressWord::Given if releasing => {
+            return Fate::Keep("somebody else began to release it, and that did not end".to_owned());
+        }
+        AddressWord::Given => return Fate::Keep("it was given to the service".to_owned()),
+        AddressWord::Own if releasing => return Fate::ReleaseAgain,
+        AddressWord::Own => {}
+    }
+    if !cx.observation.holders.contains_key(&address.id) {
+        return Fate::Look(Need::Holders(address.id.clone()));
+    }
+    let serving = |other: &&Claimed<'_>| other.serves();
+    let mut others = cx.survey.others_on(&address.id).filter(serving);
+    let mut siblings = cx.survey.others_on(&address.id).filter(serving);
+    if siblings.any(|other| other.claim == Claim::Sibling) {
+        return Fate::Others;
+    }
+    if keep_address {
+        return Fate::HandOver;
+    }
+    if let Some(other) = others.next() {
+        return Fate::Keep(format!("rule {} of somebody else is on it", other.rule.name));
+    }
+    held_by(cx, address).map_or(Fate::Release, Fate::Keep)
 }
 
 fn depart(cx: &Context<'_>, id: &AddressId, keep_address: bool, plan: &mut Plan) {
@@ -130,37 +227,13 @@ fn depart(cx: &Context<'_>, id: &AddressId, keep_address: bool, plan: &mut Plan)
         }
         return;
     };
-    let word = cx.survey.word(cx.identity, cx.observation, id);
-    if word == AddressWord::Own && address.state == AddressState::Releasing {
-        plan.steps.push(release_again(address));
-        return;
-    }
-    let sibling = cx
-        .survey
-        .others_on(id)
-        .find(|other| other.claim == Claim::Sibling);
-    let foreign = cx
-        .survey
-        .others_on(id)
-        .find(|other| other.claim != Claim::Sibling && other.serves());
-    let holder = match (word, sibling, foreign) {
-        (AddressWord::Given, _, _) => Some("it was given to the service".to_owned()),
-        (AddressWord::Own, Some(_), _) => None,
-        (AddressWord::Own, None, _) if keep_address => Some("it was asked to be kept".to_owned()),
-        (AddressWord::Own, None, Some(other)) => {
-            Some(format!("rule {} of somebody else is on it", other.rule.name))
-        }
-        (AddressWord::Own, None, None) => held_by(cx, address),
-    };
-    if word == AddressWord::Own && sibling.is_none() && holder.is_none() {
-        release(cx, address, "nothing else is on it", plan);
-        return;
-    }
-    if let Some(why) = &holder {
-        keep(address.ip, why, plan);
-    }
-    if keep_address && sibling.is_none() {
-        untag(cx, address, plan);
+    match fate(cx, address, keep_address) {
+        Fate::Look(need) => return plan.needs.push(need),
+        Fate::ReleaseAgain => return plan.steps.push(release_again(address)),
+        Fate::Release => return release(cx, address, "nothing else is on it", plan),
+        Fate::HandOver => hand_over(cx, address, plan),
+        Fate::Keep(why) => keep(address.ip, &why, plan),
+        Fate::Others => {}
     }
     close(cx, address, plan);
     rules(cx, id, plan);
@@ -183,7 +256,7 @@ fn held_by(cx: &Context<'_>, address: &PublicIpAddress) -> Option<String> {
     }
 }
 
-fn release(cx: &Context<'_>, address: &PublicIpAddress, reason: &str, plan: &mut Plan) {
+pub(super) fn release(cx: &Context<'_>, address: &PublicIpAddress, reason: &str, plan: &mut Plan) {
     if let Some(why) = held_by(cx, address) {
         keep(address.ip, &why, plan);
     } else if cx.observation.holders.contains_key(&address.id) {
@@ -191,10 +264,7 @@ fn release(cx: &Context<'_>, address: &PublicIpAddress, reason: &str, plan: &mut
             address: address.id.clone(),
             ip: address.ip,
         };
-        let serving = cx
-            .survey
-            .mine_on(&address.id)
-            .any(super::super::ownership::Claimed::serves);
+        let serving = cx.survey.mine_on(&address.id).any(Claimed::serves);
         let impact = if serving { Impact::Outage } else { Impact::None };
         plan.push(Phase::Leave, step, reason, impact);
     } else {
@@ -210,22 +280,32 @@ fn keep(ip: IpAddr, why: &str, plan: &mut Plan) {
     ));
 }
 
-fn untag(cx: &Context<'_>, address: &PublicIpAddress, plan: &mut Plan) {
-    if cx.observation.features.may_tag && is_tagged(cx.identity, &address.tags) {
-        for tag in address
-            .tags
-            .iter()
-            .filter(|tag| tag.key.eq_ignore_ascii_case(TAG_KEY))
-        {
-            let tag = Tag::new(&tag.key, &tag.value);
-            let step = Step::Untag {
-                address: address.id.clone(),
-                ip: address.ip,
-                tag,
-            };
-            plan.push(Phase::Leave, step, "the address is handed over", Impact::None);
-        }
+/// Nothing says any more that the address is the cluster's: whoever uses it next is given it.
+fn hand_over(cx: &Context<'_>, address: &PublicIpAddress, plan: &mut Plan) {
+    let ours = |tag: &&Tag| tag.key.eq_ignore_ascii_case(TAG_KEY);
+    let tag = address
+        .tags
+        .iter()
+        .find(ours)
+        .filter(|_| is_tagged(cx.identity, &address.tags));
+    let Some(tag) = tag else {
+        return keep(address.ip, "it was asked to be kept", plan);
+    };
+    if !cx.observation.features.may_untag {
+        let why = format!(
+            "it was asked to be kept; its tag {} says that it is the cluster's, and the key may not remove that: remove it, \
+             or the next service that asks for the address releases it",
+            tag.key
+        );
+        return keep(address.ip, &why, plan);
     }
+    keep(address.ip, "it was asked to be kept", plan);
+    let step = Step::Untag {
+        address: address.id.clone(),
+        ip: address.ip,
+        tag: Tag::new(&tag.key, &tag.value),
+    };
+    plan.push(Phase::Leave, step, "the address is handed over", Impact::None);
 }
 
 /// Our firewall rules on an address that stays.
@@ -285,44 +365,17 @@ fn rules(cx: &Context<'_>, address: &AddressId, plan: &mut Plan) {
         } else {
             Impact::Outage
         };
-        let step = Step::DeleteRule {
-            rule: claimed.rule.id.clone(),
-            name: claimed.rule.name.clone(),
-        };
+        let step = Step::delete(claimed.rule);
         plan.push(Phase::Leave, step, "the service leaves the address", impact);
     }
 }
 
-/// Our items in the lists of the networks that the Service was balanced in; without rules that is any in scope.
-fn acl_items(cx: &Context<'_>, farewell: &Farewell, plan: &mut Plan) {
-    let networks: BTreeSet<_> = cx
-        .survey
-        .mine()
-        .filter_map(|claimed| claimed.rule.network_id.as_ref())
-        .collect();
-    let meant = |network: &crate::cloudstack::types::Network| match &farewell.network {
-        Some(name) if networks.is_empty() => name.is(network.id.as_str(), &network.name),
-        Some(_) | None if networks.is_empty() => cx.scope.admits_network(network.id.as_str(), &network.name),
-        Some(_) | None => networks.contains(&network.id),
-    };
-    let mut seen = BTreeSet::new();
-    for network in cx.observation.networks.iter().filter(|network| meant(network)) {
-        let Filter::Acl(list) = filter(network) else {
-            continue;
-        };
-        if !seen.insert(list.clone()) {
-            continue;
-        }
-        let Some(items) = cx.observation.acl.get(&list) else {
-            plan.needs.push(Need::Acl(list));
-            continue;
-        };
-        for item in acl::list(cx.identity, &list, items, &[], &Sources::everybody()).drop {
-            let step = Step::DropFromAcl {
-                item: item.id.clone(),
-                what: acl::text(item),
-            };
-            plan.push(Phase::Close, step, "the service goes", Impact::Outage);
-        }
-    }
+/// Whether the Service may have been balanced in a network: where its rules are, and, since it may have moved, anywhere it may go.
+fn may_have_served(cx: &Context<'_>, farewell: &Farewell, network: &Network) -> bool {
+    let (id, name) = (network.id.as_str(), network.name.as_str());
+    let named = farewell.network.as_ref().is_some_and(|named| named.is(id, name));
+    let balances = named || network.has(ServiceName::LoadBalancer);
+    let mut rules = cx.survey.mine().map(|claimed| claimed.rule);
+    (balances && cx.scope.admits_network(id, name))
+        || rules.any(|rule| rule.network_id.as_ref() == Some(&network.id))
 }

@@ -11,7 +11,8 @@ use crate::cloudstack::types::{
 use crate::cloudstack::{
     Associate, AssociateTarget, CreateAclItem, CreateFirewallRule, CreateRule, RuleChange,
 };
-use crate::load_balancer::observation::{Change, JobView, Observation};
+use crate::load_balancer::observation::{BegunRelease, Change, JobView, Observation};
+use crate::load_balancer::ownership::Identity;
 
 /// What a server answered to a step that succeeded, as far as it matters.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,24 @@ pub(crate) struct Answered {
 }
 
 impl Step {
+    /// How the step shows before it is known to have succeeded.
+    pub(crate) fn begins(&self, identity: &Identity, observation: &Observation) -> Option<Change> {
+        let Self::Release { address, .. } = self else {
+            return None;
+        };
+        let unsettled = observation.unsettled.iter().flatten();
+        let seen = observation
+            .addresses
+            .iter()
+            .chain(unsettled)
+            .find(|seen| seen.id == *address)?;
+        let begun = BegunRelease {
+            service: identity.service.uid.to_string(),
+            allocated: seen.allocated,
+        };
+        Some(Change::ReleaseBegun(address.clone(), begun))
+    }
+
     /// How the step shows once it succeeded. What the answer does not say is as the step meant it.
     pub(crate) fn effect(&self, answered: &Answered, observation: &Observation) -> Vec<Change> {
         match self {

@@ -7,14 +7,27 @@
 use std::collections::BTreeSet;
 
 use crate::cloudstack::CreateFirewallRule;
-use crate::cloudstack::types::{FirewallRule, PortRange, RuleState};
-use crate::load_balancer::address::Site;
+use crate::cloudstack::types::{AddressId, FirewallRule, PortRange, RuleState};
 use crate::load_balancer::sources::{Sources, SourcesHash};
 use crate::load_balancer::wish::Transport;
 
 /// Whether a firewall rule is for exactly this port.
 pub(super) fn is_for(rule: &FirewallRule, transport: &str, port: u16) -> bool {
     rule.protocol == transport && rule.ports == Some(PortRange::single(port))
+}
+
+/// A port, and who should reach it.
+pub(super) struct Opening<'a> {
+    /// The address.
+    pub(super) address: &'a AddressId,
+    /// The port.
+    pub(super) place: (Transport, u16),
+    /// For whom.
+    pub(super) wanted: &'a Sources,
+    /// What the marks of the Service on the address say.
+    pub(super) known: &'a BTreeSet<SourcesHash>,
+    /// What was found at adoption stays as it is.
+    pub(super) held: bool,
 }
 
 /// What the firewall of one port needs.
@@ -32,18 +45,32 @@ pub(super) struct PortPlan<'o> {
     pub(super) wider: Vec<&'o FirewallRule>,
 }
 
-/// Plans the firewall of a port on an address. `known` is what the mark of its rule says.
-pub(super) fn port<'o>(
-    rules: &[&'o FirewallRule],
-    site: &Site,
-    (transport, number): (Transport, u16),
-    wanted: &Sources,
-    known: &BTreeSet<SourcesHash>,
-) -> PortPlan<'o> {
-    let mut plan = PortPlan {
-        src: BTreeSet::from([wanted.hash()]),
+/// Plans the firewall of a port. Without rules nothing filters there, and only the mark is decided.
+pub(super) fn port<'o>(rules: Option<&[&'o FirewallRule]>, opening: &Opening<'_>) -> PortPlan<'o> {
+    let as_found = || PortPlan {
+        src: opening.known.clone(),
         ..PortPlan::default()
     };
+    let wished = PortPlan {
+        src: BTreeSet::from([opening.wanted.hash()]),
+        ..PortPlan::default()
+    };
+    match rules {
+        None if opening.held => as_found(),
+        None => wished,
+        Some(rules) if opening.held && !ours(rules, opening.place, opening.known).is_empty() => as_found(),
+        Some(rules) => changed(wished, rules, opening),
+    }
+}
+
+/// Opens what is wanted and closes what is ours and not wanted.
+fn changed<'o>(mut plan: PortPlan<'o>, rules: &[&'o FirewallRule], opening: &Opening<'_>) -> PortPlan<'o> {
+    let Opening {
+        place: (transport, number),
+        wanted,
+        known,
+        ..
+    } = *opening;
     let mut is_open = false;
     let mut taken = BTreeSet::new();
     for rule in rules
@@ -73,7 +100,7 @@ pub(super) fn port<'o>(
         let ports = PortRange::single(number);
         let protocol = transport.firewall();
         plan.open = Some(CreateFirewallRule {
-            address: site.address.clone(),
+            address: opening.address.clone(),
             protocol,
             ports,
             sources,

@@ -1,21 +1,20 @@
 //! Rules and their members on the chosen address.
 //!
-//! Decides which rule serves which wanted port, and what has to be made, replaced or cleared away. Facts: two rules of one
-//! address never share a port, whatever their protocols; ports and network of a rule can't be changed.
+//! Decides which rule serves which wanted port, and what has to be made, replaced or cleared away. Leaves to `replace` how that
+//! is done. Facts: ports and network of a rule can't be changed.
 
 use std::collections::BTreeSet;
 
 use proto::{Fault, FaultKind};
 
 use super::{Context, Impact, Need, Phase, Plan, Step, acl, consent, firewall, update};
-use crate::cloudstack::CreateRule;
-use crate::cloudstack::types::{CidrList, FirewallRule, LoadBalancerRule, Network, RuleState};
+use crate::cloudstack::types::{CidrList, FirewallRule, LoadBalancerRule, Network};
 use crate::load_balancer::address::Site;
-use crate::load_balancer::marks::{AddressWord, Mark};
+use crate::load_balancer::marks::Mark;
 use crate::load_balancer::members::WantedMembers;
 use crate::load_balancer::network::{Filter, filter, port_field};
 use crate::load_balancer::outcome::Note;
-use crate::load_balancer::ownership::{Claimed, is_tagged};
+use crate::load_balancer::ownership::Claimed;
 use crate::load_balancer::sources::{Sources, SourcesHash};
 use crate::load_balancer::wish::{Dialect, Protocol, Transport, Wish, WishPort, transport_of};
 
@@ -27,9 +26,6 @@ pub(super) struct Here<'a> {
     pub(super) members: &'a WantedMembers,
 }
 
-/// The port of the router's statistics, which no rule may have.
-const STATISTICS_PORT: u16 = 8081;
-
 /// Plans everything on the chosen address.
 pub(super) fn plan(cx: &Context<'_>, here: &Here<'_>, plan: &mut Plan) -> Result<(), Fault> {
     no_stranger_in_the_way(cx, here)?;
@@ -40,16 +36,13 @@ pub(super) fn plan(cx: &Context<'_>, here: &Here<'_>, plan: &mut Plan) -> Result
                 plan.needs.push(Need::Firewall);
                 return Ok(());
             };
-            rules
+            Some(rules)
         }
-        Filter::Acl(_) | Filter::None => Vec::new(),
+        Filter::Acl(_) | Filter::None => None,
     };
-    let ports = Ports {
-        filtered: filter == Filter::Firewall,
-        firewall,
-        cx,
-        here,
-    };
+    let ports = Ports { firewall, cx, here };
+    // Before any rule goes.
+    ports.placeholder(plan);
     for port in &here.wish.ports {
         ports.one(port, plan);
     }
@@ -78,7 +71,7 @@ pub(super) fn kept<'a>(
         .map(|claimed| claimed.rule)
 }
 
-fn mine_at<'a, 'o>(
+pub(super) fn mine_at<'a, 'o>(
     cx: &'a Context<'o>,
     here: &'a Here<'_>,
     number: u16,
@@ -89,7 +82,11 @@ fn mine_at<'a, 'o>(
 }
 
 /// The rule that serves a port and can be changed into what is wanted; a marked one before others.
-fn keeper<'a, 'o>(cx: &'a Context<'o>, here: &'a Here<'_>, port: &WishPort) -> Option<&'a Claimed<'o>> {
+pub(super) fn keeper<'a, 'o>(
+    cx: &'a Context<'o>,
+    here: &'a Here<'_>,
+    port: &WishPort,
+) -> Option<&'a Claimed<'o>> {
     mine_at(cx, here, port.port)
         .filter(|claimed| fits(cx, here, port, claimed))
         .min_by_key(|claimed| (claimed.mark.is_none(), claimed.rule.id.clone()))
@@ -148,8 +145,8 @@ fn no_stranger_in_the_way(cx: &Context<'_>, here: &Here<'_>) -> Result<(), Fault
 }
 
 pub(super) struct Ports<'a, 'o> {
-    filtered: bool,
-    firewall: Vec<&'a FirewallRule>,
+    /// None where nothing of that kind filters.
+    firewall: Option<Vec<&'a FirewallRule>>,
     pub(super) cx: &'a Context<'o>,
     pub(super) here: &'a Here<'a>,
 }
@@ -158,22 +155,16 @@ impl Ports<'_, '_> {
     fn one(&self, port: &WishPort, plan: &mut Plan) {
         let (cx, here) = (self.cx, self.here);
         let keeper = keeper(cx, here, port);
-        let known = self.all_known();
-        let held = keeper.is_some_and(|claimed| is_held(self.cx, here, claimed));
-        let place = (port.protocol.transport(), port.port);
-        let firewall = self
-            .filtered
-            .then(|| firewall::port(&self.firewall, here.site, place, &here.wish.sources, &known));
-        let open_as_found = held
-            && known
-                .iter()
-                .any(|_| !firewall::ours(&self.firewall, place, &known).is_empty());
-        let firewall = firewall.filter(|_| !open_as_found);
-        let src = match &firewall {
-            Some(firewall) => firewall.src.clone(),
-            None if held => known.clone(),
-            None => BTreeSet::from([here.wish.sources.hash()]),
+        let held = keeper.is_some_and(|claimed| is_held(cx, here, claimed));
+        let opening = firewall::Opening {
+            address: &here.site.address,
+            place: (port.protocol.transport(), port.port),
+            wanted: &here.wish.sources,
+            known: &self.all_known(),
+            held,
         };
+        let firewall = firewall::port(self.firewall.as_deref(), &opening);
+        let src = firewall.src.clone();
         if let Some(claimed) = keeper {
             self.update(port, claimed, (src, held), plan);
             self.members(claimed.rule, plan);
@@ -181,13 +172,11 @@ impl Ports<'_, '_> {
             // The old rule takes its mark with it; the new one speaks of what is still open.
             self.create(port, src, plan);
         }
-        if let Some(firewall) = firewall {
-            self.open_and_close(port, firewall, plan);
-        }
+        self.open_and_close(port, firewall, plan);
     }
 
     /// What all marks of the Service on this address say.
-    fn all_known(&self) -> BTreeSet<SourcesHash> {
+    pub(super) fn all_known(&self) -> BTreeSet<SourcesHash> {
         let marks = self
             .cx
             .survey
@@ -290,102 +279,10 @@ impl Ports<'_, '_> {
         }
     }
 
-    fn create(&self, port: &WishPort, src: BTreeSet<SourcesHash>, plan: &mut Plan) {
-        let mut blockers = mine_at(self.cx, self.here, port.port).peekable();
-        if blockers.peek().is_none() {
-            let rule = self.rule(port.protocol, (port.port, port.node_port), src);
-            let reason = format!("no rule serves port {}", port.port);
-            plan.push(Phase::Build, self.create_step(rule), reason, Impact::None);
-        }
-        for blocker in blockers {
-            if !self.proved_without(blocker) {
-                self.placeholder(plan);
-            }
-            let step = Step::DeleteRule {
-                rule: blocker.rule.id.clone(),
-                name: blocker.rule.name.clone(),
-            };
-            let reason = format!(
-                "protocol or node port of port {} changed, and its successor needs the place",
-                port.port
-            );
-            plan.push(Phase::Replace, step, reason, Impact::Outage);
-        }
-    }
-
-    fn create_step(&self, rule: CreateRule) -> Step {
-        Step::CreateRule {
-            rule,
-            ip: self.here.site.ip,
-            check_network: self.here.network.vpc_id.is_some(),
-        }
-    }
-
-    fn rule(
-        &self,
-        protocol: Protocol,
-        (port, node_port): (u16, u16),
-        src: BTreeSet<SourcesHash>,
-    ) -> CreateRule {
-        let here = self.here;
-        let sources = here
-            .wish
-            .sources
-            .rule_list()
-            .unwrap_or_else(|| Sources::everybody().list());
-        CreateRule {
-            name: self.name(protocol, port),
-            description: self.mark(src).to_string(),
-            address: here.site.address.clone(),
-            network: here.network.id.clone(),
-            public_port: port,
-            private_port: node_port,
-            algorithm: here.wish.algorithm.clone(),
-            protocol: protocol.rule(),
-            sources: self.cx.observation.features.sources_on_create.then_some(sources),
-        }
-    }
-
-    /// Whether an own address is still proved ours while this rule is away.
-    fn proved_without(&self, going: &Claimed<'_>) -> bool {
-        let (cx, site) = (self.cx, self.here.site);
-        let proves = |other: &&LoadBalancerRule| {
-            other.id != going.rule.id
-                && other.state != RuleState::Deleting
-                && Mark::find(&other.description).is_some_and(|mark| {
-                    mark.address == Some(AddressWord::Own) && cx.identity.is_of_cluster(&mark)
-                })
-        };
-        site.word == AddressWord::Given
-            || cx.observation.rules_on(&site.address).any(|rule| proves(&rule))
-            || cx
-                .observation
-                .address(&site.address)
-                .is_some_and(|address| is_tagged(cx.identity, &address.tags))
-    }
-
-    /// A rule without members and firewall that proves the address while the only other one is replaced.
-    fn placeholder(&self, plan: &mut Plan) {
-        let (cx, here) = (self.cx, self.here);
-        let used: BTreeSet<u16> = cx
-            .observation
-            .rules_on(&here.site.address)
-            .map(|rule| rule.public_port)
-            .chain(here.wish.ports.iter().map(|port| port.port))
-            .chain([STATISTICS_PORT])
-            .collect();
-        let free = (1..=u16::MAX).rev().find(|port| !used.contains(port));
-        let node_port = here.wish.ports.first().map(|port| port.node_port);
-        if let (Some(port), Some(node_port)) = (free, node_port) {
-            let rule = self.rule(Protocol::Tcp, (port, node_port), self.all_known());
-            let reason = "it proves whose the address is while its only rule is replaced";
-            plan.push(Phase::Replace, self.create_step(rule), reason, Impact::None);
-        }
-    }
-
     /// Rules of the Service on this address that serve no wanted port, and what let traffic in to them.
     fn obsolete(&self, plan: &mut Plan) {
         let (cx, here) = (self.cx, self.here);
+        let open = self.firewall.as_deref().unwrap_or_default();
         let mut known = self.all_known();
         known.insert(here.wish.sources.hash());
         let kept: BTreeSet<_> = kept(cx, here).map(|rule| &rule.id).collect();
@@ -401,8 +298,8 @@ impl Ports<'_, '_> {
                 continue;
             }
             let place = (transport_of(rule.protocol.as_ref()), rule.public_port);
-            if self.filtered && !wanted.contains(&place) {
-                for open in firewall::ours(&self.firewall, place, &known) {
+            if !wanted.contains(&place) {
+                for open in firewall::ours(open, place, &known) {
                     let step = Step::CloseFirewall {
                         rule: open.id.clone(),
                         what: firewall::text(open, here.site.ip),
@@ -425,11 +322,7 @@ impl Ports<'_, '_> {
                 } else {
                     ("its deletion was begun and did not end", Impact::None)
                 };
-                let step = Step::DeleteRule {
-                    rule: rule.id.clone(),
-                    name: rule.name.clone(),
-                };
-                plan.push(Phase::Clear, step, reason, impact);
+                plan.push(Phase::Clear, Step::delete(rule), reason, impact);
             }
         }
     }

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use crate::cloudstack::types::{AclItemId, AddressId, FirewallRuleId, MachineId, RuleId, Tag};
+use crate::cloudstack::types::{
+    AclItemId, AddressId, FirewallRuleId, LoadBalancerRule, MachineId, RuleId, Tag,
+};
 use crate::cloudstack::{Associate, CreateAclItem, CreateFirewallRule, CreateRule, RuleChange};
 
 /// What traffic notices.
@@ -77,6 +79,8 @@ pub(crate) enum Step {
         rule: RuleId,
         /// Its name.
         name: String,
+        /// The address it is on.
+        address: Option<AddressId>,
     },
     /// Add members.
     Assign {
@@ -147,6 +151,15 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// The end of a rule.
+    pub(super) fn delete(rule: &LoadBalancerRule) -> Self {
+        Self::DeleteRule {
+            rule: rule.id.clone(),
+            name: rule.name.clone(),
+            address: rule.address_id.clone(),
+        }
+    }
+
     /// What is done.
     pub(crate) fn action(&self) -> &'static str {
         match self {
@@ -200,8 +213,8 @@ impl Step {
         }
     }
 
-    /// Whether it may run beside others of its phase. Creates wait for each other on the server, in steps of 5 s.
-    pub(crate) fn may_run_beside_others(&self) -> bool {
+    /// Whether it may run beside others. Creates wait for each other on the server, in steps of 5 s.
+    fn may_run_beside_others(&self) -> bool {
         match self {
             Self::UpdateRule { .. }
             | Self::DeleteRule { .. }
@@ -281,4 +294,11 @@ pub(crate) struct Planned {
     pub reason: String,
     /// What traffic notices.
     pub impact: Impact,
+}
+
+impl Planned {
+    /// Whether it may run beside others of its phase.
+    pub(crate) fn may_run_beside_others(&self) -> bool {
+        self.phase != Phase::Replace && self.step.may_run_beside_others()
+    }
 }

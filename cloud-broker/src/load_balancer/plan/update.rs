@@ -32,17 +32,18 @@ impl Ports<'_, '_> {
         let current = claimed.mark.clone();
         let mark = self.wanted_mark(current.as_ref(), src, held);
         let description = mark.written_into(&rule.description);
-        let fields = self.fields(port, rule, held);
         let marked = description != rule.description;
-        let Some((mut change, reason, impact)) = fields.or_else(|| {
-            let change = RuleChange {
-                algorithm: Some(rule.algorithm.clone()),
-                protocol: Some(port.protocol.rule()),
-                ..RuleChange::default()
-            };
-            marked.then_some((change, "its mark is not up to date", Impact::None))
-        }) else {
-            return;
+        let (mut change, (reason, impact)) = match self.fields(port, rule, held) {
+            Some((change, difference)) => (change, difference.reason()),
+            None if marked => {
+                let change = RuleChange {
+                    algorithm: Some(rule.algorithm.clone()),
+                    protocol: Some(port.protocol.rule()),
+                    ..RuleChange::default()
+                };
+                (change, ("its mark is not up to date", Impact::None))
+            }
+            None => return,
         };
         change.description = marked.then_some(description);
         // A mark that only forgets what is closed by now has time until the rest is done.
@@ -86,62 +87,84 @@ impl Ports<'_, '_> {
         }
     }
 
-    /// What of the rule's own fields is to be changed, with the reason; the description is the caller's.
+    /// What of the rule's own fields is to be changed; the description is the caller's.
     fn fields(
         &self,
         port: &WishPort,
         rule: &LoadBalancerRule,
         held: bool,
-    ) -> Option<(RuleChange, &'static str, Impact)> {
+    ) -> Option<(RuleChange, Difference)> {
         let features = self.cx.observation.features;
-        let wanted = port.protocol.rule();
-        let stored = rule.protocol.clone().unwrap_or(RuleProtocol::Tcp);
-        let named = self
-            .cx
-            .identity
-            .names
-            .parse(&rule.name)
-            .and_then(|parsed| parsed.protocol);
-        let name = self.name(port.protocol, port.port);
-        let algorithm = self.here.wish.algorithm.clone();
         let sources = (!held && features.sources_on_update)
             .then(|| rule_list(self.here.wish, Sources::from_server(&rule.sources).as_ref()))
             .flatten();
-        let mut change = RuleChange {
-            protocol: Some(wanted.clone()),
-            algorithm: Some(algorithm.clone()),
+        let difference = self.difference(port, rule, sources.is_some())?;
+        let name = self.name(port.protocol, port.port);
+        let wanted = self.here.wish.algorithm.clone();
+        let (name, algorithm) = match (difference, features.protocol_update_applies) {
+            // What is left out counts as changed, so that the router hears of what the list already says.
+            (Difference::NotApplied, true) => (Some(name), None),
+            // Such a server tells the router only together with another algorithm; the right one follows.
+            (Difference::Protocol | Difference::NotApplied, false) if rule.algorithm == wanted => {
+                (None, Some(another(&wanted)))
+            }
+            (Difference::Protocol | Difference::NotApplied, _) => (Some(name), Some(wanted)),
+            (Difference::Algorithm | Difference::Sources, _) => (None, Some(wanted)),
+        };
+        let change = RuleChange {
+            name,
+            algorithm,
+            protocol: Some(port.protocol.rule()),
             sources,
             ..RuleChange::default()
         };
+        Some((change, difference))
+    }
+
+    fn difference(
+        &self,
+        port: &WishPort,
+        rule: &LoadBalancerRule,
+        other_sources: bool,
+    ) -> Option<Difference> {
+        let name = self.cx.identity.names.parse(&rule.name);
+        let said = name.and_then(|name| name.protocol);
+        let misnamed = said.is_some_and(|said| said != port.protocol);
         let members = self.cx.observation.members.get(&rule.id);
         let stuck = rule.state == RuleState::Add && members.is_some_and(|members| !members.is_empty());
-        let misnamed = named.is_some_and(|named| named != port.protocol);
-        let repair = misnamed || stuck;
-        if stored != wanted || repair {
-            change.name = (misnamed || stored != wanted).then_some(name);
-            if stored == wanted && features.protocol_update_applies {
-                // What is left out counts as changed, so that the router hears of what the list already says.
-                change.algorithm = None;
-                change.name = Some(self.name(port.protocol, port.port));
-            } else if !features.protocol_update_applies && rule.algorithm == algorithm {
-                // Such a server tells the router only together with another algorithm; the right one follows.
-                change.algorithm = Some(another(&algorithm));
-                change.name = None;
-            }
-            let reason = if stored == wanted {
-                "an earlier change did not reach the router"
-            } else {
-                "the PROXY header is switched"
-            };
-            return Some((change, reason, Impact::Brief));
+        if rule.protocol.as_ref().unwrap_or(&RuleProtocol::Tcp) != &port.protocol.rule() {
+            Some(Difference::Protocol)
+        } else if misnamed || stuck {
+            Some(Difference::NotApplied)
+        } else if rule.algorithm != self.here.wish.algorithm {
+            Some(Difference::Algorithm)
+        } else {
+            other_sources.then_some(Difference::Sources)
         }
-        if rule.algorithm != algorithm {
-            return Some((change, "another algorithm is wanted", Impact::Brief));
+    }
+}
+
+/// How a rule differs from what is wanted, the first that counts.
+#[derive(Clone, Copy, Debug)]
+enum Difference {
+    /// The PROXY header is switched.
+    Protocol,
+    /// The list says what is wanted, and the router was not told.
+    NotApplied,
+    /// Another algorithm.
+    Algorithm,
+    /// Other sources.
+    Sources,
+}
+
+impl Difference {
+    fn reason(self) -> (&'static str, Impact) {
+        match self {
+            Self::Protocol => ("the PROXY header is switched", Impact::Brief),
+            Self::NotApplied => ("an earlier change did not reach the router", Impact::Brief),
+            Self::Algorithm => ("another algorithm is wanted", Impact::Brief),
+            Self::Sources => ("other sources are wanted", Impact::None),
         }
-        change
-            .sources
-            .is_some()
-            .then_some((change, "other sources are wanted", Impact::None))
     }
 }
 

@@ -126,9 +126,9 @@ pub const TABLE: &[Annotation] = &[
         kind: Kind::Boolean,
         default: "false",
         backends: "cloud",
-        effect: "The address stays allocated when the Service is deleted or stops being a load balancer. Any other word \
+        effect: "The address stays allocated when the Service is deleted, stops being a load balancer or takes another address. Any other word \
                  than `true` and `false` is refused; a Service that is deleted with such a word keeps its address.",
-        change: "Counts when the Service goes.",
+        change: "Counts when the Service goes, or takes another address.",
         example: "true",
     },
     Annotation {

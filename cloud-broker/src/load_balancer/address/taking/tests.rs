@@ -242,6 +242,24 @@ fn an_address_whose_job_ended_after_the_list_was_read_is_looked_up() {
 }
 
 #[test]
+fn a_requested_address_whose_job_ended_after_the_look_is_looked_at_again_soon() {
+    let request = request(Policy::default(), "192.0.2.3");
+    let mut seen = seen();
+    let allocating = address(3, "Allocating", false);
+    seen.digits.insert(allocating.ip, Some(allocating));
+    let done = JobView::Succeeded {
+        address: Some(id(3)),
+        allocated: Timestamp::parse(JUST_NOW),
+    };
+    let plan = planned(&request, &mut seen, |_| done.clone());
+    let End::Wait(wait) = &plan.end else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(wait.reason, "ADDRESS_PENDING");
+    assert!(wait.retry_after < std::time::Duration::from_secs(5));
+}
+
+#[test]
 fn what_this_process_takes_for_another_service_is_not_asked_for() {
     let request = request(Policy::default(), "");
     let mut seen = seen();
