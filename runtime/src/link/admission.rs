@@ -58,8 +58,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 16,
-            calls: 96,
+            connections: 32,
+            calls: 128,
         }
     }
 }
