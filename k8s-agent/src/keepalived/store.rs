@@ -139,3 +139,44 @@ fn fault(error: &kube::Error, verb: &str, resource: &str) -> Fault {
         None => Fault::new(FaultKind::Unreachable, "KubeApiserverUnreachable", text),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn services_are_listed_page_by_page() {
+        let (answers, mut asked) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let store = Store::new(Client::new(answers, "default"), "kube-system", "vips");
+        let pages = async {
+            for (name, next) in [("a", "more"), ("b", "")] {
+                let (request, answer) = asked.next_request().await.unwrap();
+                let uri = request.uri().to_string();
+                assert!(uri.contains("limit=50"), "{uri}");
+                assert_eq!(uri.contains("continue=more"), name == "b", "{uri}");
+                let page = json!({
+                    "apiVersion": "v1", "kind": "ServiceList", "metadata": {"continue": next},
+                    "items": [{"metadata": {"namespace": "default", "name": name, "annotations": {"example/a": "b"}}}],
+                });
+                answer.send_response(Response::new(Body::from(page.to_string().into_bytes())));
+            }
+        };
+        let (services, ()) = tokio::join!(store.services(), pages);
+        let services = services.unwrap();
+        let names: Vec<_> = services
+            .iter()
+            .filter_map(|service| service.metadata.name.as_deref())
+            .collect();
+        assert_eq!(names, ["a", "b"]);
+        let kept = services
+            .iter()
+            .filter_map(|service| service.metadata.annotations.as_ref());
+        assert_eq!(kept.map(BTreeMap::len).sum::<usize>(), 0, "what nobody reads");
+    }
+}

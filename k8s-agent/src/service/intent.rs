@@ -53,6 +53,8 @@ pub struct Circumstances<'a> {
     pub served_by: Option<BackendName>,
     /// This process asked a backend for its load balancer.
     pub asked: bool,
+    /// This process saw it with a class of somebody else.
+    pub was_foreign: bool,
     /// Addresses that a host name in its status stands for, as this process remembers.
     pub behind_host_name: &'a [String],
 }
@@ -138,13 +140,14 @@ pub fn of(service: &Service, rules: &Rules, circumstances: Circumstances<'_>) ->
     let Some(reference) = reference(service) else {
         return Intent::Skip(Skip::WithoutIdentity);
     };
+    // The finalizer's name is Kubernetes' own: controllers of other classes hold their Services with the same one, also for a while
+    // after the class went with the type.
+    let is_ours = circumstances.asked || annotations::has_outputs(annotations_of(service));
     let (ending, skip) = match load_balancer(service) {
-        Some(spec) if !rules.serve(spec) => {
-            // The finalizer's name is Kubernetes' own: controllers of other classes hold their Services with the same one.
-            if !circumstances.asked && !annotations::has_outputs(annotations_of(service)) {
-                return Intent::Skip(Skip::OtherClass);
-            }
-            (Ending::ClassChanged, Skip::OtherClass)
+        Some(spec) if !rules.serve(spec) && is_ours => (Ending::ClassChanged, Skip::OtherClass),
+        Some(spec) if !rules.serve(spec) => return Intent::Skip(Skip::OtherClass),
+        None if circumstances.was_foreign && !is_ours && has_finalizer(service) => {
+            return Intent::Skip(Skip::OtherClass);
         }
         _ if service.metadata.deletion_timestamp.is_some() => (Ending::Deleted, Skip::BeingDeleted),
         None => (Ending::TypeChanged, Skip::NotALoadBalancer),

@@ -64,6 +64,8 @@ pub struct Record {
     pub valid: Option<Valid>,
     /// Addresses that the status stood for when it was written, which a host name in it does not tell.
     pub behind_host_name: Vec<String>,
+    /// It had a class of somebody else when it was looked at last.
+    pub was_foreign: bool,
     /// Since when something is waited for.
     pub waiting_since: Option<Instant>,
     /// The end of the load balancer was announced.
@@ -317,6 +319,7 @@ impl Record {
     pub fn is_blank(&self) -> bool {
         self.asked.is_none()
             && self.served.is_none()
+            && !self.was_foreign
             && self.faults.0.is_empty()
             && self.refusals.0.is_empty()
             && self.told.is_empty()

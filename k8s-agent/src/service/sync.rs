@@ -250,6 +250,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             offer: self.syncer.offer(service),
             served_by: self.record.backend,
             asked: self.record.asked.is_some(),
+            was_foreign: self.record.was_foreign,
             behind_host_name: &self.record.behind_host_name,
         }
     }

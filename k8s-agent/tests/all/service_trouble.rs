@@ -153,6 +153,11 @@ async fn the_finalizer_of_another_class_is_never_taken_off() {
     api.delete("services", "deleted");
     let world = World::start(api, FakeBroker::start().await).await;
     world.settles().await;
+    // Its class goes with its type, before its controller is done with it.
+    world.api.change("services", "live", |live| {
+        live["spec"] = json!({"type": "ClusterIP", "ports": live["spec"]["ports"]});
+    });
+    world.settles().await;
     for name in ["live", "deleted"] {
         assert!(world.api.writes(&format!("services/{name}")).is_empty(), "{name}");
         assert!(world.api.events(name).is_empty(), "{name}");

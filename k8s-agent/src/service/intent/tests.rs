@@ -25,6 +25,7 @@ fn circumstances() -> Circumstances<'static> {
         offer: Offer::Unknown,
         served_by: None,
         asked: false,
+        was_foreign: false,
         behind_host_name: &[],
     }
 }
@@ -150,6 +151,38 @@ fn finalizer() -> Value {
     "remove: deleted")]
 fn which_services_are_ours(#[case] change: Value, #[case] expected: &str) {
     assert_eq!(word(&cloud(&service(change))), expected);
+}
+
+#[test]
+fn the_finalizer_of_another_class_outlives_the_class() {
+    let foreign = Circumstances {
+        was_foreign: true,
+        ..circumstances()
+    };
+    let look = |change, circumstances| {
+        let mut plain = json!({"metadata": {"finalizers": [FINALIZER]}, "spec": {"type": "ClusterIP"}});
+        merge(&mut plain, change);
+        of(
+            &service(plain),
+            &rules(Running::One(BackendName::Cloud)),
+            circumstances,
+        )
+    };
+    let deleted = json!({"metadata": {"deletionTimestamp": NOW}});
+    assert!(matches!(look(json!({}), foreign), Intent::Skip(Skip::OtherClass)));
+    assert!(matches!(look(deleted, foreign), Intent::Skip(Skip::OtherClass)));
+    let released = json!({"metadata": {"finalizers": []}});
+    assert!(matches!(
+        look(released, foreign),
+        Intent::Skip(Skip::NotALoadBalancer)
+    ));
+    let asked = Circumstances {
+        asked: true,
+        ..foreign
+    };
+    assert_eq!(word(&look(json!({}), asked)), "remove: type");
+    let without_a_class = json!({"spec": {"type": "LoadBalancer"}});
+    assert_eq!(word(&look(without_a_class, foreign)), "ensure");
 }
 
 #[test]

@@ -73,6 +73,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             return unfinished;
         }
         *self.record = Record::default();
+        self.record.was_foreign = why == Skip::OtherClass;
         if why != Skip::NotALoadBalancer {
             return Outcome::Done.into();
         }
