@@ -5,6 +5,7 @@
 //! ([`super::status`]). A key is never looked at twice at once, so members and specification travel one road.
 
 mod ensure;
+mod errand;
 mod interrupts;
 mod refusal;
 mod removal;

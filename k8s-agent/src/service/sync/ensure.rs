@@ -8,6 +8,7 @@ use proto::v1::Wish;
 use proto::{Fault, FaultKind};
 use runtime::clock;
 
+use super::errand::Errand;
 use super::interrupts::is_other_wish;
 use super::writes::{Setback, now};
 use super::{Look, Looked, reason_of, signature};
@@ -24,16 +25,6 @@ use crate::service::status::{self, Shown, Trouble, camel};
 const MOVES: usize = 3;
 /// When such a backend is asked again.
 const MOVE_RETRY: Duration = Duration::from_secs(5);
-
-/// An order, while it is carried out.
-struct Errand {
-    wanted: Wanted,
-    members: Members,
-    fingerprint: Fingerprint,
-    why: Why,
-    /// Why this is not all that the Service asks for.
-    trouble: Option<Trouble>,
-}
 
 impl<C: Backend, K: Backend> Look<'_, C, K> {
     /// Brings the load balancer and what the Service shows to what is wanted.
@@ -385,23 +376,4 @@ struct Finding {
     notes: Vec<Notice>,
     began: Instant,
     changes: u32,
-}
-
-impl Errand {
-    /// What the Service and its nodes alone tell. An announced address needs no members.
-    fn notices(&self) -> impl Iterator<Item = Notice> {
-        let balanced = (self.wanted.backend == BackendName::Cloud).then(|| {
-            let empty = self.members.wish.is_empty().then(|| {
-                let text =
-                    "there are no available nodes for this load balancer; members that it has are kept";
-                Notice::of(&Reason::UNAVAILABLE_LOAD_BALANCER, "", text)
-            });
-            self.members.notices.clone().into_iter().chain(empty)
-        });
-        self.wanted
-            .notices
-            .clone()
-            .into_iter()
-            .chain(balanced.into_iter().flatten())
-    }
 }
