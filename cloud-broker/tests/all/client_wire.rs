@@ -752,8 +752,8 @@ async fn what_was_seen_through_other_keys_is_no_reason_to_write() {
         Err(ApiError::Rekeyed { .. })
     ));
     assert_eq!(fake.count("deleteLoadBalancerRule"), 0);
-    let after = Api::new(before.account().clone(), "tenant", None);
-    after.delete_rule(&rule_id()).await.unwrap();
+    let after = Api::new(Arc::clone(before.account()), "tenant", None);
+    let _started = after.delete_rule(&rule_id()).await.unwrap();
     assert_eq!(fake.count("deleteLoadBalancerRule"), 1);
 }
 

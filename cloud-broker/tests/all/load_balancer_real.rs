@@ -160,9 +160,12 @@ async fn a_balancer_lives_and_leaves_nothing(#[case] place: Place) {
     let (again, changes) = broker.ensure(&service, &wanted, &published).await.unwrap();
     assert_eq!((again, changes), (served.clone(), 0));
     wanted.ports[0].proxy_protocol = true;
-    let ranges = |more: &str| match place.filters() {
-        true => vec!["10.0.0.0/8".to_owned(), more.to_owned()],
-        false => Vec::new(),
+    let ranges = |more: &str| {
+        if place.filters() {
+            vec!["10.0.0.0/8".to_owned(), more.to_owned()]
+        } else {
+            Vec::new()
+        }
     };
     wanted.sources = ranges("192.0.2.0/24");
     broker.ensure(&service, &wanted, &published).await.unwrap();

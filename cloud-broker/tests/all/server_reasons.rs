@@ -18,7 +18,10 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() && name != "tests" {
             found.extend(sources(&path));
-        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") && name != "reasons.rs" {
+        } else if path.extension().is_some_and(|extension| extension == "rs")
+            && !name.ends_with("tests.rs")
+            && name != "reasons.rs"
+        {
             found.push(path);
         }
     }
