@@ -267,7 +267,9 @@ async fn s_90_s_175_a_service_that_changes_while_the_nodes_are_brought_gets_both
     add_node(&world.api, 3);
     world
         .broker
-        .wait_for("the nodes are brought", |heard| heard.ensures.get(2).map(|_| ()))
+        .wait_for("the nodes are brought to both", |heard| {
+            heard.ensures.get(3).map(|_| ())
+        })
         .await;
     world.api.change("services", "web-1", |web| {
         web["spec"]["ports"][0]["port"] = json!(81);
