@@ -104,17 +104,25 @@ fn is_elsewhere(cx: &Context<'_>, plan: &mut Plan) -> bool {
     all_unseen && plan.needs.is_empty()
 }
 
-/// Bare addresses: those that were taken for the Service without a rule getting there, and those that a broker before this one
-/// began to release.
+/// Bare addresses: those that were taken for the Service without a rule getting there, those that a broker before this one
+/// began to release, and the Service's own whose rules somebody else deleted.
 fn without_rules(cx: &Context<'_>, keep_address: bool, plan: &mut Plan) -> Option<End> {
     let mut end = None;
-    let began_before = cx.observation.unsettled.iter().flatten().filter(|address| {
-        address.state == AddressState::Releasing && is_bare(cx, &address.id) && !is_recent(cx, address)
-    });
+    let is_published = |address: &PublicIpAddress| cx.published.contains(&address.ip);
+    let published = cx
+        .observation
+        .addresses
+        .iter()
+        .filter(|address| is_published(address));
+    let unsettled = cx.observation.unsettled.iter().flatten();
+    let releasing = unsettled.filter(|address| address.state == AddressState::Releasing);
+    let older = published
+        .chain(releasing)
+        .filter(|address| is_bare(cx, &address.id) && !is_recent(cx, address));
     let ends_here = |address: &&PublicIpAddress| !cx.observation.begun.contains_key(&address.id);
-    for address in leftovers(cx).chain(began_before).filter(ends_here) {
+    for address in leftovers(cx).chain(older).filter(ends_here) {
         let releasing = address.state == AddressState::Releasing;
-        let proof = if releasing && is_tagged(cx.identity, &address.tags) {
+        let proof = if is_tagged(cx.identity, &address.tags) && (releasing || is_published(address)) {
             Some(Proof::Taken)
         } else {
             is_recent(cx, address).then(|| jobs(cx.identity, cx.observation, address))
@@ -124,8 +132,8 @@ fn without_rules(cx: &Context<'_>, keep_address: bool, plan: &mut Plan) -> Optio
             Some(Proof::Running(job)) => end = Some(End::Await(job)),
             Some(Proof::Taken) if releasing => plan.steps.push(release_again(address)),
             Some(Proof::Taken) if keep_address => hand_over(cx, address, plan),
-            Some(Proof::Taken) => release(cx, address, "it was taken for the service and never used", plan),
-            Some(Proof::NotTaken(_)) | None if releasing && cx.published.contains(&address.ip) => {
+            Some(Proof::Taken) => release(cx, address, "it is the cluster's and no rule is on it", plan),
+            Some(Proof::NotTaken(_)) | None if releasing && is_published(address) => {
                 let why =
                     "its release was begun and did not end, and nothing proves that it is the cluster's";
                 keep(address.ip, why, plan);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::rules::{Here, Ports, keeper, mine_at};
+use super::rules::{Here, Ports, keeper, mine_at, takes_list};
 use super::{Context, Impact, Phase, Plan, Step};
 use crate::cloudstack::CreateRule;
 use crate::cloudstack::types::RuleId;
@@ -90,7 +90,7 @@ impl Ports<'_, '_> {
             private_port: node_port,
             algorithm: here.wish.algorithm.clone(),
             protocol: protocol.rule(),
-            sources: self.cx.observation.features.sources_on_create.then_some(sources),
+            sources: takes_list(self.cx, here).then_some(sources),
         }
     }
 }

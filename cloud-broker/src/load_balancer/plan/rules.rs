@@ -95,11 +95,14 @@ pub(super) fn keeper<'a, 'o>(
 fn fits(cx: &Context<'_>, here: &Here<'_>, port: &WishPort, claimed: &Claimed<'_>) -> bool {
     let rule = claimed.rule;
     let features = cx.observation.features;
+    let present = Sources::from_server(&rule.sources);
+    let is_open = present.as_ref().is_some_and(Sources::is_everybody);
     // Servers from 4.18 to 4.21 take a list only when the rule is made.
     let list_stuck = features.sources_on_create
         && !features.sources_on_update
+        && (takes_list(cx, here) || !is_open)
         && !is_held(cx, here, claimed)
-        && rule_list(here.wish, Sources::from_server(&rule.sources).as_ref()).is_some();
+        && rule_list(here.wish, present.as_ref()).is_some();
     transport_of(rule.protocol.as_ref()) == port.protocol.transport()
         && rule.private_port == port.node_port
         && rule
@@ -107,6 +110,14 @@ fn fits(cx: &Context<'_>, here: &Here<'_>, port: &WishPort, claimed: &Claimed<'_
             .as_ref()
             .is_none_or(|network| *network == here.network.id)
         && !list_stuck
+}
+
+/// Whether new rules are made with a list of sources. On a server that may be too old for one: only where nothing else holds
+/// restricted sources.
+pub(super) fn takes_list(cx: &Context<'_>, here: &Here<'_>) -> bool {
+    let features = cx.observation.features;
+    let needed = || !here.wish.sources.is_everybody() && filter(here.network) != Filter::Firewall;
+    features.sources_on_create && (!features.sources_unsure || needed())
 }
 
 /// The sources that were found at adoption stay as long as the wish is what it was then, unless people want otherwise.

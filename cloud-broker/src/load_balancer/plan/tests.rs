@@ -388,6 +388,31 @@ fn a_release_that_a_broker_before_this_one_began_is_ended_where_a_tag_proves_it(
     assert_eq!(kept, if tagged { vec![] } else { vec!["AddressKept"] });
 }
 
+#[rstest]
+#[case::its_own(true, true, false, 1)]
+#[case::one_that_nothing_proves(false, true, false, 0)]
+#[case::one_that_it_never_published(true, false, false, 0)]
+#[case::its_own_that_is_kept(true, true, true, 0)]
+fn an_address_whose_rules_somebody_deleted_goes_with_the_service_where_a_tag_proves_it(
+    #[case] tagged: bool,
+    #[case] published: bool,
+    #[case] keep: bool,
+    #[case] expected: usize,
+) {
+    let mut seen = seen(&[], tagged);
+    seen.features.may_untag = true;
+    let mut request = leave(keep);
+    if !published {
+        request.published.clear();
+    }
+    let (rounds, end) = carry_out(&request, &mut seen, |_, _| {});
+    assert_eq!(releases(&rounds), expected, "{rounds:#?}");
+    assert!(matches!(end, End::Departed));
+    assert_eq!(seen.addresses.len(), 1 - expected);
+    // A kept one is nobody's any more.
+    assert!(!keep || seen.addresses[0].tags.is_empty());
+}
+
 #[test]
 fn a_release_that_another_service_began_here_is_left_to_it() {
     let mut seen = half_released(true);
