@@ -1,0 +1,210 @@
+//! Balancers that leave an address: what proves it, and what a release left half done.
+
+use super::*;
+
+/// The address as a release left it that took the rules and failed then.
+fn half_released(tagged: bool) -> Observation {
+    let mut seen = seen(&[], tagged);
+    let mut address = seen.addresses.remove(0);
+    address.state = crate::cloudstack::types::AddressState::Releasing;
+    seen.unsettled = Some(vec![address]);
+    seen
+}
+
+fn releases(rounds: &[Vec<Step>]) -> usize {
+    let all = rounds.iter().flatten();
+    all.filter(|step| matches!(step, Step::Release { .. })).count()
+}
+
+#[test]
+fn a_release_that_took_the_rules_and_failed_is_ended_by_whoever_began_it() {
+    let mut seen = seen(&[rule(80, &mark(UID, AddressWord::Own), "Active")], false);
+    let request = leave(false);
+    let plan = next(&request, &mut seen);
+    let Some(step @ Step::Release { .. }) = plan.steps.first().map(|planned| &planned.step) else {
+        panic!("{plan:#?}")
+    };
+    let begun = step.begins(&request.identity, &seen).unwrap();
+    seen.apply(&begun);
+    // The router refused at the end: no rule is left, and the list does not show the address.
+    let mut after = half_released(false);
+    after.begun = seen.begun.clone();
+    after.addresses = std::mem::take(&mut after.unsettled).unwrap();
+    let (rounds, end) = carry_out(&request, &mut after, |_, _| {});
+    assert_eq!(releases(&rounds), 1, "{rounds:#?}");
+    assert!(matches!(end, End::Departed));
+    // A Service that goes on elsewhere ends it, too.
+    let mut after = half_released(false);
+    after.begun = seen.begun.clone();
+    after.addresses = std::mem::take(&mut after.unsettled).unwrap();
+    after.addresses.push(entity(&json!({
+        "id": "new", "ipaddress": "192.0.2.8", "state": "Allocated", "allocated": LONG_AGO, "associatednetworkid": "net",
+    })));
+    let mut moved = rule(80, &mark(UID, AddressWord::Own), "Active");
+    moved["publicipid"] = json!("new");
+    moved["publicip"] = json!("192.0.2.8");
+    after.rules = vec![entity(&moved)];
+    let mut request = serve(&[(80, 30080)], |_| {});
+    request.published = vec![IpAddr::from([192, 0, 2, 8])];
+    let (rounds, _) = carry_out(&request, &mut after, |_, _| {});
+    assert_eq!(releases(&rounds), 1, "{rounds:#?}");
+}
+
+#[test]
+fn an_address_that_somebody_took_after_a_release_is_not_released_again() {
+    let mut seen = seen(&[], false);
+    let request = leave(false);
+    let step = Step::Release {
+        address: AddressId::parse("ip").unwrap(),
+        ip: IpAddr::from([192, 0, 2, 7]),
+    };
+    let begun = step.begins(&request.identity, &seen).unwrap();
+    seen.apply(&begun);
+    seen.addresses[0].allocated = Timestamp::parse(NOW);
+    let (rounds, end) = carry_out(&request, &mut seen, |_, _| {});
+    assert_eq!(rounds.len(), 0, "{rounds:#?}");
+    assert!(matches!(end, End::Departed));
+}
+
+#[rstest]
+#[case::the_tag_proves_it(true, 1)]
+#[case::nothing_proves_it(false, 0)]
+fn a_release_that_a_broker_before_this_one_began_is_ended_where_a_tag_proves_it(
+    #[case] tagged: bool,
+    #[case] expected: usize,
+) {
+    let mut seen = half_released(tagged);
+    let request = leave(false);
+    let first = next(&request, &mut seen.clone());
+    let (rounds, end) = carry_out(&request, &mut seen, |_, _| {});
+    assert_eq!(releases(&rounds), expected);
+    assert!(matches!(end, End::Departed));
+    // Where it can't be ended it is said.
+    let kept: Vec<&str> = first.notes.iter().map(|note| note.reason).collect();
+    assert_eq!(kept, if tagged { vec![] } else { vec!["AddressKept"] });
+}
+
+#[rstest]
+#[case::its_own(true, true, false, 1)]
+#[case::one_that_nothing_proves(false, true, false, 0)]
+#[case::one_that_it_never_published(true, false, false, 0)]
+#[case::its_own_that_is_kept(true, true, true, 0)]
+fn an_address_whose_rules_somebody_deleted_goes_with_the_service_where_a_tag_proves_it(
+    #[case] tagged: bool,
+    #[case] published: bool,
+    #[case] keep: bool,
+    #[case] expected: usize,
+) {
+    let mut seen = seen(&[], tagged);
+    seen.features.may_untag = true;
+    let mut request = leave(keep);
+    if !published {
+        request.published.clear();
+    }
+    let (rounds, end) = carry_out(&request, &mut seen, |_, _| {});
+    assert_eq!(releases(&rounds), expected, "{rounds:#?}");
+    assert!(matches!(end, End::Departed));
+    assert_eq!(seen.addresses.len(), 1 - expected);
+    // A kept one is nobody's any more.
+    assert!(!keep || seen.addresses[0].tags.is_empty());
+}
+
+#[test]
+fn a_release_that_another_service_began_here_is_left_to_it() {
+    let mut seen = half_released(true);
+    let id = AddressId::parse("ip").unwrap();
+    let begun = crate::load_balancer::observation::BegunRelease {
+        service: "another".to_owned(),
+        allocated: Timestamp::parse(LONG_AGO),
+    };
+    seen.apply(&Change::ReleaseBegun(id, begun));
+    let (rounds, end) = carry_out(&leave(false), &mut seen, |_, _| {});
+    assert_eq!(rounds.len(), 0, "{rounds:#?}");
+    assert!(matches!(end, End::Departed));
+}
+
+#[rstest]
+#[case::one_is_left(&["Deleting"])]
+#[case::several_are_left(&["Deleting", "Deleting"])]
+fn the_half_deleted_rules_of_an_older_controller_go_and_the_address_is_kept(
+    #[case] states: &[&str],
+    #[values(false, true)] releasing: bool,
+) {
+    let rules: Vec<Value> = (80..)
+        .zip(states)
+        .map(|(port, state)| rule(port, "", state))
+        .collect();
+    let mut seen = seen(&rules, false);
+    if releasing {
+        seen.addresses[0].state = crate::cloudstack::types::AddressState::Releasing;
+    }
+    let request = leave(false);
+    let first = next(&request, &mut seen.clone());
+    assert!(
+        first.notes.iter().any(|note| note.reason == "AddressKept"),
+        "{first:#?}"
+    );
+    let (_, end) = carry_out(&request, &mut seen, |_, _| {});
+    assert!(matches!(end, End::Departed), "{end:?}");
+    assert_eq!(on_address(&seen), []);
+    assert_eq!(seen.addresses.len(), 1);
+}
+
+#[test]
+fn a_service_whose_rules_an_older_controller_half_deleted_gets_new_ones_elsewhere() {
+    let mut seen = seen(&[rule(80, "", "Deleting")], false);
+    seen.addresses[0].state = crate::cloudstack::types::AddressState::Releasing;
+    let mut request = serve(&[(80, 30080)], |_| {});
+    request.published.clear();
+    let (_, end) = carry_out(&request, &mut seen, |_, _| {});
+    assert!(
+        matches!(&end, End::Served(served) if served.outputs.address_id.as_str() == "free"),
+        "{end:?}"
+    );
+    assert_eq!(on_address(&seen), []);
+}
+
+#[rstest]
+#[case::may_be_removed(true, 1)]
+#[case::may_not(false, 0)]
+fn a_kept_address_loses_the_tag_or_it_is_said_that_it_can_not(
+    #[case] may_untag: bool,
+    #[case] untags: usize,
+) {
+    let mut seen = seen(&[rule(80, &mark(UID, AddressWord::Own), "Active")], true);
+    seen.features.may_untag = may_untag;
+    let request = leave(true);
+    let first = next(&request, &mut seen.clone());
+    let said = first.notes.iter().any(|note| note.text.contains(TAG_KEY));
+    assert_eq!(said, !may_untag, "{:#?}", first.notes);
+    let (rounds, end) = carry_out(&request, &mut seen, |_, _| {});
+    let untagged = rounds
+        .iter()
+        .flatten()
+        .filter(|step| matches!(step, Step::Untag { .. }));
+    assert_eq!(untagged.count(), untags);
+    assert!(matches!(end, End::Departed));
+    assert_eq!(seen.addresses.len(), 1);
+}
+
+#[rstest]
+#[case::machines_of_the_nodes_are_visible(true, None)]
+#[case::nothing_of_the_cluster_is_visible(false, Some("SCOPE_CHANGED"))]
+fn an_address_that_nobody_sees_ends_a_balancer_only_where_the_cluster_is_visible(
+    #[case] nodes_visible: bool,
+    #[case] waits: Option<&str>,
+) {
+    let mut seen = seen(&[], false);
+    seen.addresses.clear();
+    seen.digits.insert(IpAddr::from([192, 0, 2, 7]), None);
+    let mut request = leave(false);
+    request.nodes_visible = nodes_visible;
+    let end = next(&request, &mut seen).end;
+    let reason = if let End::Wait(wait) = &end {
+        Some(wait.reason)
+    } else {
+        None
+    };
+    assert_eq!(reason, waits);
+    assert_eq!(matches!(end, End::Departed), nodes_visible);
+}
