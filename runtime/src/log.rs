@@ -140,7 +140,9 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use rstest::rstest;
 
@@ -168,7 +170,7 @@ mod tests {
 
     impl io::Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -190,7 +192,7 @@ mod tests {
             let span = tracing::info_span!("rpc", tenant = %forged);
             span.in_scope(|| tracing::info!(fault = %forged, quoted = forged, count = 3, "said {forged}"));
         });
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(lines.0.lock().clone()).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");
         assert_eq!(text.matches("\\n2031-01-01T00:00:00Z ERROR").count(), 4, "{text}");
         assert!(!text.contains('\u{1b}') && text.contains("count=3"), "{text}");

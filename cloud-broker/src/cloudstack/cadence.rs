@@ -46,15 +46,22 @@ impl Sort {
     const OF_ROUTERS: [Self; 3] = [Self::Filter, Self::Balance, Self::Release];
 
     fn of(command: Command) -> Self {
-        match command {
-            Command::AssociateIpAddress => Self::Associate,
-            Command::DisassociateIpAddress => Self::Release,
-            Command::UpdateLoadBalancerRule
-            | Command::DeleteLoadBalancerRule
-            | Command::AssignToLoadBalancerRule
-            | Command::RemoveFromLoadBalancerRule => Self::Balance,
-            other if other.touches_router() => Self::Filter,
-            _ => Self::Database,
+        let balances = [
+            Command::UpdateLoadBalancerRule,
+            Command::DeleteLoadBalancerRule,
+            Command::AssignToLoadBalancerRule,
+            Command::RemoveFromLoadBalancerRule,
+        ];
+        if command == Command::AssociateIpAddress {
+            Self::Associate
+        } else if command == Command::DisassociateIpAddress {
+            Self::Release
+        } else if balances.contains(&command) {
+            Self::Balance
+        } else if command.touches_router() {
+            Self::Filter
+        } else {
+            Self::Database
         }
     }
 

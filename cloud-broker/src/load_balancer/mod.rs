@@ -103,8 +103,8 @@ impl Tenancy<'_> {
         let rights = self.api.account().rights(self.api.project());
         let may = |command| rights.get(&command) != Some(&false);
         Features {
-            // One that does not take the list refuses it, and is not taken for one that holds it.
             sources_on_create: self.version.is_none_or(is_since(18)),
+            sources_unsure: self.version.is_none(),
             sources_on_update: self.version.is_some_and(is_since(22)),
             protocol_update_applies: self.version.is_some_and(is_since(22)),
             may_tag: may(Command::CreateTags) && may(Command::DeleteTags),

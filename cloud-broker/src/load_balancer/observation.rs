@@ -17,6 +17,8 @@ use crate::cloudstack::types::{
 pub struct Features {
     /// A rule takes a list of sources when it is made (4.18 and later).
     pub sources_on_create: bool,
+    /// That is only hoped, since the server does not say how old it is; one that does not take the list refuses the rule.
+    pub sources_unsure: bool,
     /// A rule takes another list of sources (4.22 and later).
     pub sources_on_update: bool,
     /// Another protocol reaches the router by itself (4.22 and later).
@@ -31,6 +33,7 @@ impl Features {
     /// Of a server of the newest kind, for a key that may not tag.
     pub const NEWEST: Self = Self {
         sources_on_create: true,
+        sources_unsure: false,
         sources_on_update: true,
         protocol_update_applies: true,
         may_tag: false,

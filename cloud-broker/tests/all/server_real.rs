@@ -114,7 +114,7 @@ fn ensure_request(agent: &Agent, machines: &[Machine]) -> EnsureLoadBalancerRequ
         ..WishPort::default()
     };
     let members = machines.iter().map(|machine| WishMember {
-        node_name: machine.name.clone(),
+        node_name: machine.name.to_lowercase(),
         machine: Some(wish_member::Machine::MachineId(machine.id.to_string())),
     });
     EnsureLoadBalancerRequest {

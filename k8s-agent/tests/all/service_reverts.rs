@@ -201,3 +201,27 @@ async fn behind_a_host_name_the_broker_is_told_which_address_is_published() {
         .await;
     assert_eq!(delete.published, ["192.0.2.250"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_address_that_somebody_shows_is_settled_by_the_broker() {
+    let world = with_a_served_service().await;
+    let ip = world.served("web").await;
+    world.broker.on_ensure(|request| {
+        // Two controllers made one each: the one that clients are told stays.
+        let stays = request.published.first().cloned();
+        Ok(settled(&[&stays.unwrap_or_else(|| address_of(request))]))
+    });
+    world.api.change("services", "web", |web| {
+        web["status"]["loadBalancer"]["ingress"] = json!([{"ip": "192.0.2.77"}]);
+    });
+    let told = |heard: &Heard| {
+        heard
+            .ensures
+            .iter()
+            .any(|it| it.published == ["192.0.2.77"])
+            .then_some(())
+    };
+    world.broker.wait_for("the other address", told).await;
+    world.shows("web", "192.0.2.77").await;
+    assert_ne!(ip, "192.0.2.77");
+}

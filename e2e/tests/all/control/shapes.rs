@@ -94,19 +94,10 @@ async fn one_broker_serves_two_clusters_and_keeps_them_apart(world: &World) -> R
     let green_service = Handle::create(&green, "apps", Wanted::new("web").port(80)).await?;
     let (green_ip, found) = expect::served(world, &green_service, &["K8S-Worker-1"]).await?;
     ensure!(blue_ip != green_ip, "two clusters share {blue_ip}");
-    let marks: Vec<_> = [&blue_ip, &green_ip]
-        .map(|ip| found.rules_on(ip)["80"].description.clone())
-        .into();
-    ensure!(
-        marks[0].contains(&world.cluster.uid().await?),
-        "blue's mark: {}",
-        marks[0]
-    );
-    ensure!(
-        marks[1].contains(&green.uid().await?),
-        "green's mark: {}",
-        marks[1]
-    );
+    for (ip, uid) in [(&blue_ip, &uids.0), (&green_ip, &uids.1)] {
+        let mark = &found.rules_on(ip)["80"].description;
+        ensure!(mark.contains(uid), "the mark on {ip} is {mark}, without {uid}");
+    }
     let stray = green.node("node-1").await?;
     ensure!(
         stray.is_some_and(|node| e2e::cluster::has_taint(&node, e2e::cluster::UNINITIALIZED)),

@@ -1,5 +1,6 @@
 //! A load balancer as its Service wants it: the backend is asked until it settles, then the Service shows it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,8 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         {
             return Outcome::After(left).into();
         }
-        let looked = match self.record.due(fingerprint, clock::now()) {
+        let due = self.record.due(fingerprint, clock::now());
+        let looked = match due.or_else(|| self.is_contested(&service).then_some(Why::Drift)) {
             None => self.repair(service, trouble.as_ref()).await,
             Some(why) => {
                 let errand = Errand {
@@ -105,6 +107,19 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         }
         self.record.backend = Some(chosen);
         self.carry_out(service, &errand).await
+    }
+
+    /// Whether somebody else shows other addresses. Another controller may have made a load balancer of its own for this Service;
+    /// then the backend has two, and says which one stays.
+    fn is_contested(&mut self, service: &Service) -> bool {
+        let Some(served) = &self.record.served else {
+            return false;
+        };
+        let ours = served.shown.ingress.iter().map(|reached| reached.ip.as_str());
+        let ours: BTreeSet<_> = ours.collect();
+        let shown = intent::published(service, &self.record.behind_host_name);
+        let theirs = shown.iter().any(|ip| !ours.contains(ip.as_str()));
+        theirs && self.record.repair_pauses(clock::now()).is_none()
     }
 
     /// Nothing is to be done but to keep what the Service shows as it should be. No event, and no write if it is.
