@@ -16,7 +16,7 @@ pub const CONDITIONS: &[(&str, &str)] = &[
     ),
     (
         "BackendNotRunning",
-        "The Service is served by a backend that this agent does not run. Start it with a broker, or with a pool.",
+        "The published address is of a backend that this agent does not run, and nothing is changed. Start the agent with a broker, or with a pool; or delete the Service and create it again.",
     ),
     (
         "IncompleteAnswer",

@@ -352,6 +352,12 @@ impl Backend for Keepalived {
         }
     }
 
+    fn records(&self, service: &Service) -> bool {
+        let uid = service.metadata.uid.as_deref().unwrap_or_default();
+        let known = self.shared.known.lock();
+        known.as_ref().is_some_and(|known| known.address(uid).is_some())
+    }
+
     fn wake_with(&self, wake: Wake) {
         *self.shared.wake.lock() = Some(wake);
     }

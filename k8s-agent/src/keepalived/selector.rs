@@ -4,6 +4,23 @@
 
 use std::collections::BTreeMap;
 
+/// Bytes of labels that are kept of one Service. A label is at most 317 characters for the key and 63 for the value, so that 16 KiB are more
+/// than forty of the longest; kube-apiserver knows no limit but that of the whole object.
+const MAX_LABELS: usize = 16 * 1024;
+/// A key that no label has. It stands for labels that were too many to be kept.
+const TOO_MANY: &str = "";
+
+/// Labels as they are kept. Too many are dropped, and no pool that chooses by labels is for their Service then: without the mark a selector
+/// such as `!internal` would hold for labels that nobody knows.
+pub fn bounded(labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let bytes: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if bytes > MAX_LABELS {
+        BTreeMap::from([(TOO_MANY.to_owned(), String::new())])
+    } else {
+        labels
+    }
+}
+
 /// Requirements that all have to hold; none at all holds for everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(Vec<Requirement>);
@@ -37,8 +54,11 @@ impl Selector {
             .map(Self)
     }
 
-    /// Whether these labels satisfy it.
+    /// Whether these labels satisfy it. Labels that were too many to be kept satisfy only the one that asks for nothing.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        if labels.contains_key(TOO_MANY) {
+            return self.is_empty();
+        }
         self.0.iter().all(|requirement| {
             let value = labels.get(&requirement.key);
             match &requirement.test {
@@ -121,6 +141,18 @@ mod tests {
     fn a_selector_is_held_against_labels(#[case] selector: &str, #[case] expected: bool) {
         let labels = [("tier".to_owned(), "front".to_owned())].into();
         assert_eq!(Selector::parse(selector).unwrap().matches(&labels), expected);
+    }
+
+    #[test]
+    fn labels_are_kept_whole_or_not_at_all() {
+        let few = BTreeMap::from([("tier".to_owned(), "front".to_owned())]);
+        assert_eq!(bounded(few.clone()), few);
+        let mut many = few;
+        many.extend((0..300).map(|number| (format!("example/{number}"), "x".repeat(63))));
+        let kept = bounded(many);
+        assert!(!Selector::parse("!internal").unwrap().matches(&kept));
+        assert!(!Selector::parse("tier=front").unwrap().matches(&kept));
+        assert!(Selector::parse("").unwrap().matches(&kept));
     }
 
     #[rstest]

@@ -102,7 +102,8 @@ impl Store {
         }
     }
 
-    /// All Services as they are now, not as a watch saw them.
+    /// All Services as they are now, not as a watch saw them. In pages as small as those of the watch: a page is in memory as a whole before
+    /// anything of it is dropped.
     pub async fn services(&self) -> Result<Vec<Arc<Service>>, Fault> {
         let api: Api<Service> = Api::all(self.client.clone());
         let mut params = ListParams::default().limit(Service::PAGE);
@@ -158,7 +159,7 @@ mod tests {
             for (name, next) in [("a", "more"), ("b", "")] {
                 let (request, answer) = asked.next_request().await.unwrap();
                 let uri = request.uri().to_string();
-                assert!(uri.contains("limit=50"), "{uri}");
+                assert!(uri.contains("limit=10"), "{uri}");
                 assert_eq!(uri.contains("continue=more"), name == "b", "{uri}");
                 let page = json!({
                     "apiVersion": "v1", "kind": "ServiceList", "metadata": {"continue": next},

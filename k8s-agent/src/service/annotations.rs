@@ -18,6 +18,7 @@ pub use self::problem::{Problem, Problems, field};
 pub use self::reference::reference;
 pub use self::table::{Annotation, Direction, Kind, TABLE};
 use super::backend::BackendName;
+use super::choice::Running;
 use super::texts::quoted;
 
 /// `true` or `false`: send the PROXY protocol header.
@@ -47,6 +48,8 @@ pub const NETWORK_ID: &str = "service.beta.kubernetes.io/cloudstack-load-balance
 /// Output: whether the controller owns the address.
 pub const IP_ASSOCIATED: &str =
     "service.beta.kubernetes.io/cloudstack-load-balancer-ip-associated-by-controller";
+/// Outputs of the cloud. The other one says who serves.
+pub const CLOUD_OUTPUTS: [&str; 3] = [ID, NETWORK_ID, IP_ASSOCIATED];
 /// Stickiness method of a proposal to the Apache controller; has no effect.
 pub const STICKY_METHOD: &str = "service.beta.kubernetes.io/cloudstack-load-balancer-stickyness-method-name";
 /// Stickiness parameters of a proposal to the Apache controller; have no effect.
@@ -150,12 +153,15 @@ impl Settings {
     }
 }
 
-/// Whether anything is there that only this controller and those before it write.
-pub fn has_outputs(annotations: &BTreeMap<String, String>) -> bool {
-    TABLE
-        .iter()
-        .filter(|known| known.direction == Direction::Output)
-        .any(|known| annotations.contains_key(known.name))
+/// Whether anything is there that only a backend that runs here, and the controllers before it, write. What another backend wrote belongs to the
+/// process that runs it.
+pub fn has_outputs(annotations: &BTreeMap<String, String>, running: Running) -> bool {
+    let recorded = annotations
+        .get(SERVED_BY)
+        .and_then(|word| BackendName::from_word(word));
+    let has = |name| annotations.contains_key(name);
+    recorded.is_some_and(|name| running.has(name))
+        || running.has(BackendName::Cloud) && CLOUD_OUTPUTS.into_iter().any(has)
 }
 
 fn spread(word: &str) -> Option<Spread> {

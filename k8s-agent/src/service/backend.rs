@@ -59,7 +59,7 @@ pub struct EnsureOrder {
 }
 
 /// A load balancer that is no longer wanted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RemoveOrder {
     /// Which Service it was for.
     pub reference: LoadBalancerRef,
@@ -227,6 +227,12 @@ pub trait Backend: Send + Sync + 'static {
     /// Whether the backend has something recorded for the Service. Cheap: no call to anybody.
     fn holds(&self, service: &Service) -> Holds;
 
+    /// Whether the backend has something recorded for this very Service, not for one that had its name before.
+    fn records(&self, service: &Service) -> bool {
+        let _ = service;
+        false
+    }
+
     /// Gives the backend a way to wake Services that wait for something which only it sees. One that never needs it ignores it.
     fn wake_with(&self, wake: Wake) {
         drop(wake);
@@ -280,6 +286,13 @@ impl<C: Backend, K: Backend> Backends<C, K> {
         self.keepalived
             .as_ref()
             .map_or(Holds::No, |keepalived| keepalived.holds(service))
+    }
+
+    /// Whether keepalived's records name this very Service.
+    pub fn keepalived_records(&self, service: &Service) -> bool {
+        self.keepalived
+            .as_ref()
+            .is_some_and(|keepalived| keepalived.records(service))
     }
 }
 

@@ -42,6 +42,11 @@ impl Running {
         };
         self.has(name).then_some(name)
     }
+
+    /// Whether a class names a backend of ours that another process runs, if any does.
+    pub fn leaves(self, class: &str) -> bool {
+        matches!(class, CLOUD_CLASS | KEEPALIVED_CLASS) && self.of_class(class).is_none()
+    }
 }
 
 /// What the broker says of the network that a Service would use.
@@ -103,7 +108,11 @@ pub enum Choice {
     Wait(&'static str),
     /// The annotation asks for a backend that does not run here.
     Missing(BackendName),
+    /// The published address is of a backend that does not run here, and stays as it is.
+    ServedBy(BackendName),
 }
+
+const UNREAD: &str = "the ConfigMap of the keepalived backend has not been read yet";
 
 /// Decides.
 pub fn choose(running: Running, evidence: &Evidence<'_>) -> Choice {
@@ -114,6 +123,11 @@ pub fn choose(running: Running, evidence: &Evidence<'_>) -> Choice {
             named => named,
         },
     };
+    if let Running::One(only) = running
+        && let Some(choice) = leave_to_the_other(only, evidence)
+    {
+        return choice;
+    }
     if let Some(asked) = evidence.asked
         && !running.has(asked)
     {
@@ -123,7 +137,7 @@ pub fn choose(running: Running, evidence: &Evidence<'_>) -> Choice {
         return Choice::Use(only, None);
     }
     if evidence.keepalived_holds == Holds::Unknown && evidence.recorded.is_none() {
-        return Choice::Wait("the ConfigMap of the keepalived backend has not been read yet");
+        return Choice::Wait(UNREAD);
     }
     let wanted = by_class.or(evidence.asked);
     match (serving(evidence), wanted) {
@@ -132,6 +146,19 @@ pub fn choose(running: Running, evidence: &Evidence<'_>) -> Choice {
         }
         (Some(backend), _) | (None, Some(backend)) => Choice::Use(backend, None),
         (None, None) => by_offer(evidence.offer),
+    }
+}
+
+/// With one backend, a Service whose published address is recorded as the other's is not taken over: clients would lose the address, and it may
+/// only be that the other one was left out of the command line by mistake.
+fn leave_to_the_other(only: BackendName, evidence: &Evidence<'_>) -> Option<Choice> {
+    let other = evidence
+        .recorded
+        .filter(|recorded| evidence.published && *recorded != only)?;
+    match evidence.keepalived_holds {
+        Holds::Yes => None,
+        Holds::Unknown => Some(Choice::Wait(UNREAD)),
+        Holds::No => Some(Choice::ServedBy(other)),
     }
 }
 
@@ -262,6 +289,50 @@ mod tests {
     #[case::keepalived(BackendName::Keepalived)]
     fn a_single_backend_serves_every_service_without_a_class(#[case] only: BackendName) {
         assert_eq!(choose(Running::One(only), &nothing()), Choice::Use(only, None));
+    }
+
+    #[rstest]
+    #[case::pool_taken_from_the_command_line(BackendName::Cloud, BackendName::Keepalived)]
+    #[case::broker_taken_from_the_command_line(BackendName::Keepalived, BackendName::Cloud)]
+    fn a_published_address_of_the_backend_that_does_not_run_is_left_alone(
+        #[case] only: BackendName,
+        #[case] other: BackendName,
+    ) {
+        let running = Running::One(only);
+        let published = Evidence {
+            published: true,
+            recorded: Some(other),
+            ..nothing()
+        };
+        assert_eq!(choose(running, &published), Choice::ServedBy(other));
+        let asked = Evidence {
+            asked: Some(other),
+            ..published
+        };
+        assert_eq!(choose(running, &asked), Choice::ServedBy(other));
+        let never_published = Evidence {
+            published: false,
+            ..published
+        };
+        assert_eq!(choose(running, &never_published), Choice::Use(only, None));
+        let its_own = Evidence {
+            recorded: Some(only),
+            ..published
+        };
+        assert_eq!(choose(running, &its_own), Choice::Use(only, None));
+    }
+
+    #[test]
+    fn what_keepalived_records_is_its_own_whatever_the_service_says() {
+        let alone = Running::One(BackendName::Keepalived);
+        let held = |keepalived_holds| Evidence {
+            published: true,
+            recorded: Some(BackendName::Cloud),
+            keepalived_holds,
+            ..nothing()
+        };
+        assert_eq!(choose(alone, &held(Holds::Yes)), KEEPALIVED);
+        assert!(matches!(choose(alone, &held(Holds::Unknown)), Choice::Wait(_)));
     }
 
     #[test]

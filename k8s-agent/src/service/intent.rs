@@ -11,7 +11,6 @@ mod sources;
 mod wish;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use proto::v1::{Adoption, Dialect, LoadBalancerRef, Wish};
@@ -47,6 +46,8 @@ impl Rules {
 pub struct Circumstances<'a> {
     /// Whether keepalived's records name the Service.
     pub keepalived_holds: Holds,
+    /// They name this very Service, and not only one of its name.
+    pub keepalived_records: bool,
     /// What the broker says of the network.
     pub offer: Offer,
     /// Who serves it as this process remembers, which wins over what the Service says.
@@ -72,6 +73,8 @@ pub enum Intent {
     Refuse(Refusal),
     /// Too early to say.
     Wait(&'static str),
+    /// Nothing for now: it has a published address of this backend, which does not run here.
+    LeaveTo(BackendName),
 }
 
 /// A load balancer that is wanted.
@@ -142,7 +145,7 @@ pub fn of(service: &Service, rules: &Rules, circumstances: Circumstances<'_>) ->
     };
     // The finalizer's name is Kubernetes' own: controllers of other classes hold their Services with the same one, also for a while
     // after the class went with the type.
-    let is_ours = circumstances.asked || annotations::has_outputs(annotations_of(service));
+    let is_ours = is_ours(service, rules.running, circumstances);
     let (ending, skip) = match load_balancer(service) {
         Some(spec) if !rules.serve(spec) && is_ours => (Ending::ClassChanged, Skip::OtherClass),
         Some(spec) if !rules.serve(spec) => return Intent::Skip(Skip::OtherClass),
@@ -162,6 +165,19 @@ pub fn of(service: &Service, rules: &Rules, circumstances: Circumstances<'_>) ->
     } else {
         Intent::Skip(skip)
     }
+}
+
+/// Whether this process has, or one before it had, a load balancer for the Service, whatever its class says now. A Service with the class of
+/// our other backend is served by the process that runs that one, with the same outputs and the same finalizer: only memory counts there.
+fn is_ours(service: &Service, running: Running, circumstances: Circumstances<'_>) -> bool {
+    let class = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.load_balancer_class.as_deref());
+    let is_of_another_process = class.is_some_and(|class| running.leaves(class));
+    let has_traces =
+        circumstances.keepalived_records || annotations::has_outputs(annotations_of(service), running);
+    circumstances.asked || has_traces && !is_of_another_process
 }
 
 /// What the backends are told when a Service that is remembered has vanished without its finalizer.
@@ -257,12 +273,9 @@ fn remove_order(
             .get(annotations::IP_ASSOCIATED)
             .is_some_and(|word| word == "true"),
     );
-    let mut published = published(service, behind_host_name);
-    if published.is_empty() && shows_host_name(service) {
-        // Nobody remembers after a restart; a Service that asked for an address has that one or none.
-        let asked = adoption.load_balancer_ip.trim().parse::<Ipv4Addr>();
-        published.extend(asked.ok().map(|address| address.to_string()));
-    }
+    // After a restart nobody remembers what is behind a host name. The address that was asked for is no substitute: the broker takes
+    // what is published for an address that the Service has, and it may never have had that one.
+    let published = published(service, behind_host_name);
     RemoveOrder {
         reference,
         keep_address: Settings::keeps_address(annotations),
@@ -301,7 +314,7 @@ fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: C
     let evidence = Evidence {
         class: spec.load_balancer_class.as_deref(),
         asked: settings.backend,
-        recorded: circumstances.served_by.or(settings.served_by),
+        recorded: recorded(service, &settings, rules.running, circumstances.served_by),
         published: is_published(service),
         keepalived_holds: circumstances.keepalived_holds,
         offer: circumstances.offer,
@@ -315,6 +328,7 @@ fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: C
         Choice::Wait(why) if problems.is_empty() => return Intent::Wait(why),
         Choice::Wait(_) => (BackendName::Cloud, false),
         Choice::NotOurs => return Intent::Skip(Skip::OtherClass),
+        Choice::ServedBy(backend) => return Intent::LeaveTo(backend),
         Choice::Missing(backend) => {
             problems.push(not_running(backend));
             let meanwhile = None;
@@ -349,6 +363,18 @@ fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: C
     let goes_on = is_chosen && is_known && is_published(service) && problems.all(meanwhile::is_dispensable);
     let meanwhile = goes_on.then_some(wanted);
     Intent::Refuse(Refusal { problems, meanwhile })
+}
+
+/// Who serves it, as it is remembered or written down. The cloud alone writes no record; its outputs are one to keepalived alone.
+fn recorded(
+    service: &Service,
+    settings: &Settings,
+    running: Running,
+    remembered: Option<BackendName>,
+) -> Option<BackendName> {
+    let by_outputs = (running == Running::One(BackendName::Keepalived) && meanwhile::has_outputs(service))
+        .then_some(BackendName::Cloud);
+    remembered.or(settings.served_by).or(by_outputs)
 }
 
 fn not_running(backend: BackendName) -> Problem {

@@ -32,6 +32,7 @@ pub mod orphans;
 pub mod status;
 pub mod sync;
 pub mod texts;
+pub mod trim;
 
 use std::sync::Arc;
 

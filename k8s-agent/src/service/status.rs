@@ -9,8 +9,9 @@ use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Map, Value, json};
 
-use super::annotations::{ID, IP_ASSOCIATED, NETWORK_ID, SERVED_BY};
+use super::annotations::{CLOUD_OUTPUTS, ID, IP_ASSOCIATED, NETWORK_ID, SERVED_BY};
 use super::backend::{BackendName, Outputs, Reached};
+use super::choice::{CLOUD_CLASS, KEEPALIVED_CLASS};
 use super::intent::{Ending, FINALIZER, has_finalizer};
 use super::texts::essence;
 
@@ -133,7 +134,21 @@ pub fn released(service: &Service, ending: Ending) -> Option<Value> {
         Ending::ClassChanged | Ending::Vanished => {}
     }
     patch.annotations(None, None);
+    patch.leave(written_by_another(service, ending));
     patch.finish()
+}
+
+/// Output annotations that the process of our other backend writes: the Service moved to its class.
+fn written_by_another(service: &Service, ending: Ending) -> &'static [&'static str] {
+    let class = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.load_balancer_class.as_deref());
+    match (ending, class) {
+        (Ending::ClassChanged, Some(CLOUD_CLASS)) => &CLOUD_OUTPUTS,
+        (Ending::ClassChanged, Some(KEEPALIVED_CLASS)) => &[SERVED_BY],
+        _ => &[],
+    }
 }
 
 /// Whether an API server that was given a patch dropped the `ipMode` in it.
@@ -346,6 +361,19 @@ impl<'a> Patch<'a> {
         if !differing.is_empty() {
             self.metadata
                 .insert("annotations".to_owned(), Value::Object(differing));
+        }
+    }
+
+    /// Takes annotations out of the patch.
+    fn leave(&mut self, names: &[&str]) {
+        if names.is_empty() {
+            return;
+        }
+        if let Some(Value::Object(annotations)) = self.metadata.get_mut("annotations") {
+            annotations.retain(|name, _| !names.contains(&name.as_str()));
+            if annotations.is_empty() {
+                self.metadata.remove("annotations");
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 mod ensure;
 mod errand;
 mod interrupts;
+mod left_alone;
 mod refusal;
 mod removal;
 mod writes;
@@ -26,7 +27,7 @@ use super::annotations;
 use super::backend::{Backend, Backends, Notice};
 use super::choice::Offer;
 use super::controller::Pace;
-use super::intent::{self, Circumstances, Ending, Intent, Rules};
+use super::intent::{self, Circumstances, Ending, Intent, Rules, Skip};
 use super::ledger::{Key, Record};
 use super::members::{self, Machine, Members};
 use super::status::camel;
@@ -241,13 +242,23 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             Intent::Remove(removal) => self.remove(&service, removal).await,
             Intent::Refuse(refusal) => self.refuse(service, refusal).await,
             Intent::Wait(why) => self.wait(&service, why).await,
-            Intent::Skip(why) => self.skip(service, why).await,
+            Intent::LeaveTo(backend) => self.leave_to(&service, backend).await,
+            Intent::Skip(why) => {
+                let again = why == Skip::OtherClass && self.may_be_recorded(&service);
+                let looked = self.skip(service, why).await;
+                if again {
+                    Outcome::After(CHOICE_RETRY).into()
+                } else {
+                    looked
+                }
+            }
         }
     }
 
     fn circumstances(&self, service: &Service) -> Circumstances<'_> {
         Circumstances {
             keepalived_holds: self.syncer.backends.keepalived_holds(service),
+            keepalived_records: self.syncer.backends.keepalived_records(service),
             offer: self.syncer.offer(service),
             served_by: self.record.backend,
             asked: self.record.asked.is_some(),

@@ -20,12 +20,26 @@ struct State {
     asked: Vec<String>,
     wake: Option<Wake>,
     empty: bool,
+    /// Its records are not read yet.
+    unread: bool,
 }
 
 impl FakePool {
     /// What it was asked: `ensure NAME` and `remove NAME`.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.0.lock().asked.clone()
+    }
+
+    /// Has not read its records yet.
+    pub(crate) fn forget(&self) {
+        self.0.lock().unread = true;
+    }
+
+    /// Reads its records, and finds this UID there.
+    pub(crate) fn read(&self, uid: &str) {
+        let mut state = self.0.lock();
+        state.unread = false;
+        state.held.push(uid.to_owned());
     }
 
     /// Has no address to give any more, or has one again and wakes this Service.
@@ -88,13 +102,19 @@ impl Backend for FakePool {
     }
 
     fn holds(&self, service: &Service) -> Holds {
+        if self.0.lock().unread {
+            Holds::Unknown
+        } else if self.records(service) {
+            Holds::Yes
+        } else {
+            Holds::No
+        }
+    }
+
+    fn records(&self, service: &Service) -> bool {
         let state = self.0.lock();
-        let holds = service
-            .metadata
-            .uid
-            .as_ref()
-            .is_some_and(|uid| state.held.contains(uid));
-        if holds { Holds::Yes } else { Holds::No }
+        let uid = service.metadata.uid.as_ref();
+        !state.unread && uid.is_some_and(|uid| state.held.contains(uid))
     }
 
     fn wake_with(&self, wake: Wake) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proto::v1::NetworkInfo;
+use proto::v1::{EnsureLoadBalancerRequest, NetworkInfo};
 use serde_json::{Value, json};
 
 use crate::fake_apiserver::FakeApiServer;
@@ -192,4 +192,59 @@ async fn without_a_word_of_the_broker_a_new_service_waits_and_says_nothing_at_on
     });
     world.served("web").await;
     assert_eq!(served_by(&world, "web"), json!("cloud"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_published_address_of_a_backend_that_was_taken_away_stays_and_the_condition_says_so() {
+    let api = FakeApiServer::new();
+    add_node(&api, 1);
+    let world = World::start_beside(None, quick(), api, FakeBroker::start().await).await;
+    let mut web = service("web");
+    web["metadata"]["annotations"][format!("{PREFIX}served-by")] = json!("keepalived");
+    web["metadata"]["finalizers"] = json!([FINALIZER]);
+    web["status"] = json!({"loadBalancer": {"ingress": [{"ip": "198.51.100.1", "ipMode": "VIP"}]}});
+    world.api.create("services", web);
+    world.told("web", "SyncLoadBalancerFailed").await;
+    let says_why = |api: &FakeApiServer| {
+        let web = api.get("services", "web")?;
+        (web["status"]["conditions"][0]["reason"] == json!("BackendNotRunning")).then_some(())
+    };
+    world.api.wait_for("the condition says why", says_why).await;
+    world.shows("web", "198.51.100.1").await;
+    world.settles().await;
+    world.shows("web", "198.51.100.1").await;
+    assert_eq!(served_by(&world, "web"), json!("keepalived"));
+    let is_web = |it: &EnsureLoadBalancerRequest| it.r#ref.as_ref().is_some_and(|it| it.name == "web");
+    assert!(!world.broker.heard().ensures.iter().any(is_web));
+    assert!(world.broker.heard().deletes.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_left_for_a_foreign_class_while_nobody_looked_is_ended_when_the_records_are_read() {
+    let (world, pool) = world().await;
+    pool.forget();
+    let mut web = service("web");
+    web["spec"]["loadBalancerClass"] = json!("example.com/lb");
+    web["metadata"]["finalizers"] = json!([FINALIZER]);
+    world.api.create("services", web);
+    let stored = world.api.get("services", "web").unwrap();
+    let uid = stored["metadata"]["uid"].as_str().unwrap();
+    world.api.create("services", service("later"));
+    let waits = |api: &FakeApiServer| {
+        let later = api.get("services", "later")?;
+        (later["status"]["conditions"][0]["reason"] == json!("WaitingForBroker")).then_some(())
+    };
+    world
+        .api
+        .wait_for("a later Service waits for the records", waits)
+        .await;
+    assert!(pool.asked().is_empty(), "nobody knows yet whose it is");
+    pool.read(uid);
+    let is_let_go = |api: &FakeApiServer| {
+        let web = api.get("services", "web")?;
+        let finalizers = web["metadata"]["finalizers"].as_array();
+        finalizers.is_none_or(Vec::is_empty).then_some(())
+    };
+    world.api.wait_for("the finalizer is gone", is_let_go).await;
+    assert_eq!(pool.asked(), ["remove web"]);
 }

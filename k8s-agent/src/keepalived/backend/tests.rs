@@ -99,9 +99,15 @@ async fn a_service_gets_its_address_and_gives_it_back() {
     let server = Server::with_config_map().with(service("a"));
     let backend = backend(&server, "10.0.0.0/29");
     assert_eq!(backend.holds(&server.service("a")), Holds::Unknown);
+    assert!(!backend.records(&server.service("a")));
     assert_eq!(ensure(&backend, &server, "a").await.unwrap(), "10.0.0.1");
     assert_eq!(server.data(), json!({ "10.0.0.1": "default/a" }));
     assert_eq!(backend.holds(&server.service("a")), Holds::Yes);
+    assert!(backend.records(&server.service("a")));
+    let mut follower = (*server.service("a")).clone();
+    follower.metadata.uid = Some("uid-of-another".into());
+    assert_eq!(backend.holds(&follower), Holds::Yes, "one of its name");
+    assert!(!backend.records(&follower), "not this very Service");
     let removed = remove(&backend, "a").await.unwrap();
     assert_eq!(
         (removed.released, removed.changes),

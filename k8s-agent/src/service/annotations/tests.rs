@@ -226,3 +226,32 @@ fn the_reference_page_is_made_from_the_table() {
         "docs/reference/annotations.md is old; run the test with UPDATE_GOLDEN=1"
     );
 }
+
+#[test]
+fn every_output_counts_where_the_backend_that_writes_it_runs_and_nowhere_else() {
+    let outputs = TABLE
+        .iter()
+        .filter(|known| known.direction == Direction::Output)
+        .map(|known| known.name);
+    for name in outputs {
+        let writers: &[(&str, BackendName)] = if name == SERVED_BY {
+            &[
+                ("cloud", BackendName::Cloud),
+                ("keepalived", BackendName::Keepalived),
+            ]
+        } else {
+            &[("x", BackendName::Cloud)]
+        };
+        for (value, writer) in writers {
+            let there = BTreeMap::from([(name.to_owned(), (*value).to_owned())]);
+            assert!(has_outputs(&there, Running::Both), "{name}");
+            for only in BackendName::ALL {
+                assert_eq!(
+                    has_outputs(&there, Running::One(only)),
+                    only == *writer,
+                    "{name}: {value}"
+                );
+            }
+        }
+    }
+}

@@ -1,3 +1,5 @@
+use std::net::Ipv4Addr;
+
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -22,6 +24,7 @@ fn rules(running: Running) -> Rules {
 fn circumstances() -> Circumstances<'static> {
     Circumstances {
         keepalived_holds: Holds::No,
+        keepalived_records: false,
         offer: Offer::Unknown,
         served_by: None,
         asked: false,
@@ -102,6 +105,7 @@ fn word(intent: &Intent) -> &'static str {
         Intent::Skip(_) => "skip",
         Intent::Refuse(_) => "refuse",
         Intent::Wait(_) => "wait",
+        Intent::LeaveTo(_) => "leave",
     }
 }
 
@@ -136,8 +140,14 @@ fn finalizer() -> Value {
     json!({"metadata": {"finalizers": [FINALIZER], "annotations": {annotations::ID: "ip-1"}},
            "spec": {"loadBalancerClass": "example.com/lb"}}), "remove: class")]
 #[case::class_of_somebody_else_with_our_record(
-    json!({"metadata": {"finalizers": [FINALIZER], "annotations": {annotations::SERVED_BY: "keepalived"}},
+    json!({"metadata": {"finalizers": [FINALIZER], "annotations": {annotations::SERVED_BY: "cloud"}},
            "spec": {"loadBalancerClass": "example.com/lb"}}), "remove: class")]
+#[case::class_of_somebody_else_with_a_record_of_a_backend_that_does_not_run(
+    json!({"metadata": {"finalizers": [FINALIZER], "annotations": {annotations::SERVED_BY: "keepalived"}},
+           "spec": {"loadBalancerClass": "example.com/lb"}}), "skip")]
+#[case::class_of_our_other_backend_with_outputs(
+    json!({"metadata": {"finalizers": [FINALIZER], "annotations": {annotations::ID: "ip-1"}},
+           "spec": {"loadBalancerClass": KEEPALIVED_CLASS}}), "skip")]
 #[case::class_of_somebody_else_with_our_outputs_deleted(
     json!({"metadata": {"deletionTimestamp": NOW, "finalizers": [FINALIZER],
                         "annotations": {annotations::NETWORK_ID: "net-1"}},
@@ -199,6 +209,100 @@ fn a_service_that_this_process_served_is_ours_to_end_also_with_another_class() {
         let intent = of(&moved, &rules(Running::One(BackendName::Cloud)), asked);
         assert_eq!(word(&intent), "remove: class");
     }
+}
+
+/// What an agent with one backend makes of a Service of this class with the finalizer and these annotations.
+fn with_one_backend(
+    only: BackendName,
+    class: &str,
+    annotations: &Value,
+    circumstances: Circumstances<'_>,
+) -> &'static str {
+    let service = service(json!({
+        "metadata": {"finalizers": [FINALIZER], "annotations": annotations},
+        "spec": {"loadBalancerClass": class},
+    }));
+    word(&of(&service, &rules(Running::One(only)), circumstances))
+}
+
+#[test]
+fn of_two_agents_side_by_side_none_ends_what_the_other_serves() {
+    let cloud_outputs = json!({annotations::ID: "ip-1", annotations::NETWORK_ID: "net-1", annotations::IP_ASSOCIATED: "true"});
+    let pool_output = json!({annotations::SERVED_BY: "keepalived"});
+    let recorded = Circumstances {
+        keepalived_holds: Holds::Yes,
+        keepalived_records: true,
+        ..circumstances()
+    };
+    let keepalived = |annotations, circumstances| {
+        with_one_backend(BackendName::Keepalived, CLOUD_CLASS, annotations, circumstances)
+    };
+    assert_eq!(keepalived(&cloud_outputs, circumstances()), "skip");
+    assert_eq!(keepalived(&cloud_outputs, recorded), "skip");
+    let cloud = |annotations, circumstances| {
+        with_one_backend(BackendName::Cloud, KEEPALIVED_CLASS, annotations, circumstances)
+    };
+    assert_eq!(cloud(&pool_output, circumstances()), "skip");
+    assert_eq!(cloud(&cloud_outputs, circumstances()), "skip");
+    let asked = Circumstances {
+        asked: true,
+        ..circumstances()
+    };
+    assert_eq!(
+        cloud(&cloud_outputs, asked),
+        "remove: class",
+        "this process served it"
+    );
+    assert_eq!(keepalived(&pool_output, asked), "remove: class");
+}
+
+#[test]
+fn a_service_that_left_for_a_foreign_class_while_nobody_looked_is_ended_by_its_record() {
+    let look = |circumstances| {
+        with_one_backend(
+            BackendName::Keepalived,
+            "example.com/lb",
+            &json!({}),
+            circumstances,
+        )
+    };
+    let recorded = Circumstances {
+        keepalived_holds: Holds::Yes,
+        keepalived_records: true,
+        ..circumstances()
+    };
+    assert_eq!(look(recorded), "remove: class");
+    let one_of_its_name = Circumstances {
+        keepalived_records: false,
+        ..recorded
+    };
+    assert_eq!(
+        look(one_of_its_name),
+        "skip",
+        "the finalizer is the other controller's"
+    );
+}
+
+#[rstest]
+#[case::pool_taken_from_the_command_line(BackendName::Cloud, json!({annotations::SERVED_BY: "keepalived"}))]
+#[case::broker_taken_from_the_command_line(BackendName::Keepalived, json!({annotations::SERVED_BY: "cloud"}))]
+#[case::keepalived_after_the_cloud_alone(BackendName::Keepalived, json!({annotations::ID: "ip-1"}))]
+fn a_published_address_of_the_other_backend_is_not_taken_over(
+    #[case] only: BackendName,
+    #[case] annotations: Value,
+) {
+    let published = service(json!({
+        "metadata": {"finalizers": [FINALIZER], "annotations": annotations},
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}},
+    }));
+    let intent = of(&published, &rules(Running::One(only)), circumstances());
+    assert_eq!(word(&intent), "leave");
+    let remembered = Circumstances {
+        served_by: Some(only),
+        ..circumstances()
+    };
+    let intent = of(&published, &rules(Running::One(only)), remembered);
+    assert_eq!(word(&intent), "ensure", "an annotation written by hand");
 }
 
 #[rstest]
@@ -363,7 +467,9 @@ fn sources(
                 Vec::new(),
             )
         }
-        other @ (Intent::Remove(_) | Intent::Skip(_) | Intent::Wait(_)) => panic!("{other:?}"),
+        other @ (Intent::Remove(_) | Intent::Skip(_) | Intent::Wait(_) | Intent::LeaveTo(_)) => {
+            panic!("{other:?}")
+        }
     }
 }
 
@@ -648,10 +754,10 @@ fn behind_a_host_name_the_addresses_are_those_that_are_remembered() {
 
 #[rstest]
 #[case::remembered(&["192.0.2.7"], None, &["192.0.2.7"])]
-#[case::asked_for_by_field(&[], Some("192.0.2.8"), &["192.0.2.8"])]
+#[case::asked_for_and_perhaps_never_had(&[], Some("192.0.2.8"), &[])]
 #[case::memory_wins(&["192.0.2.7"], Some("192.0.2.8"), &["192.0.2.7"])]
 #[case::nothing_known(&[], None, &[])]
-fn a_removal_names_the_address_behind_a_host_name(
+fn a_removal_names_the_address_behind_a_host_name_only_where_it_is_remembered(
     #[case] remembered: &[&str],
     #[case] asked: Option<&str>,
     #[case] expected: &[&str],

@@ -401,3 +401,29 @@ fn our_condition_is_taken_from_a_service_that_is_nothing_to_us() {
     );
     assert_eq!(forgotten(&service(json!({}))), None);
 }
+
+#[test]
+fn outputs_that_the_process_of_the_other_backend_writes_stay_when_a_service_moves_to_its_class() {
+    let all: Value = [ID, NETWORK_ID, IP_ASSOCIATED, SERVED_BY]
+        .into_iter()
+        .map(|name| (name.to_owned(), json!("x")))
+        .collect();
+    let dropped = |class: &str| {
+        let stored = service(json!({
+            "metadata": {"annotations": all, "finalizers": [FINALIZER]},
+            "spec": {"loadBalancerClass": class},
+        }));
+        let patch = released(&stored, Ending::ClassChanged).unwrap();
+        let annotations = patch["metadata"]["annotations"].as_object().unwrap();
+        annotations.keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(dropped(CLOUD_CLASS), [SERVED_BY]);
+    assert_eq!(dropped(KEEPALIVED_CLASS).len(), 3);
+    assert_eq!(dropped("example.com/lb").len(), 4);
+    let only_theirs = service(json!({
+        "metadata": {"annotations": {(ID): "x"}, "finalizers": [FINALIZER]},
+        "spec": {"loadBalancerClass": CLOUD_CLASS},
+    }));
+    let patch = released(&only_theirs, Ending::ClassChanged).unwrap();
+    assert!(patch["metadata"].get("annotations").is_none(), "{patch}");
+}

@@ -1,0 +1,44 @@
+//! Services that are not touched although they are, or may be, ours: the backend that has their address does not run, or keepalived's records
+//! are not read yet.
+
+use k8s_openapi::api::core::v1::Service;
+use runtime::clock;
+
+use super::{Look, Looked};
+use crate::events::{REMINDER, Reason};
+use crate::queue::Outcome;
+use crate::service::backend::{Backend, BackendName, Holds};
+use crate::service::intent::has_finalizer;
+use crate::service::status::Trouble;
+
+impl<C: Backend, K: Backend> Look<'_, C, K> {
+    /// Its published address is of a backend that does not run here: it stays, and clients with it. Somebody has to know.
+    pub(super) async fn leave_to(&mut self, service: &Service, backend: BackendName) -> Looked {
+        let text = format!(
+            "its address is of backend {}, which this controller was not started with, so nothing is changed; start the controller with \
+             that backend, or delete the Service and create it again to move it",
+            backend.word()
+        );
+        if self.record.is_new_refusal(&text, clock::now()) {
+            tracing::warn!(fault = %text, "left as it is");
+            self.tell(service, &Reason::SYNC_LOAD_BALANCER_FAILED, text.clone());
+        }
+        let trouble = Trouble {
+            reason: "BackendNotRunning".to_owned(),
+            text,
+        };
+        self.show_trouble(service, &trouble).await;
+        Looked {
+            outcome: Outcome::Parked,
+            again_after: Some(REMINDER),
+        }
+    }
+
+    /// A Service of another class with the finalizer may have left our class while nobody looked. Only keepalived's records tell, and they are
+    /// not read yet; no change of the Service will bring it back here.
+    pub(super) fn may_be_recorded(&self, service: &Service) -> bool {
+        has_finalizer(service)
+            && self.record.asked.is_none()
+            && self.syncer.backends.keepalived_holds(service) == Holds::Unknown
+    }
+}
