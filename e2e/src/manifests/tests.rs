@@ -192,6 +192,138 @@ fn every_alert_has_its_paragraph_in_the_guide() {
     assert!(seen >= 10, "{seen} alerts");
 }
 
+/// What this alert counts of `k8s_agent_load_balancer_operations_total`: the outcomes behind this operator.
+fn outcomes(rule: &Value, operator: &str) -> Option<BTreeSet<String>> {
+    let expression = rule["expr"].as_str().unwrap();
+    let (_, after) =
+        expression.split_once(&format!("load_balancer_operations_total{{outcome{operator}\""))?;
+    let (list, _) = after.split_once('"')?;
+    Some(list.split('|').map(str::to_owned).collect())
+}
+
+#[test]
+fn no_alert_that_somebody_must_look_at_is_fired_by_what_one_service_asks_for() {
+    let own = ["invalid", "denied", "not_found", "conflict", "quota"];
+    let rules = documents(&deploy().join("monitoring/alerts.yaml")).unwrap();
+    let groups = rules[0]["spec"]["groups"].as_array().unwrap();
+    let rules: Vec<_> = groups
+        .iter()
+        .flat_map(|group| group["rules"].as_array().unwrap())
+        .filter(|rule| {
+            rule["expr"]
+                .as_str()
+                .unwrap()
+                .contains("load_balancer_operations_total")
+        })
+        .collect();
+    assert_eq!(rules.len(), 2);
+    for rule in rules {
+        if rule["labels"]["severity"] == "info" {
+            let counted = outcomes(rule, "=~").unwrap();
+            assert!(counted.iter().all(|it| own.contains(&it.as_str())), "{counted:?}");
+        } else {
+            let left_out = outcomes(rule, "!~").unwrap();
+            assert!(own.iter().all(|it| left_out.contains(*it)), "{left_out:?}");
+            for cloud in ["busy", "unreachable", "internal"] {
+                assert!(!left_out.contains(cloud), "{left_out:?}");
+            }
+        }
+    }
+}
+
+/// Whether all labels of a selector are on something.
+fn selects(selector: &Value, labels: &Value) -> bool {
+    let mut wanted = selector["matchLabels"].as_object().unwrap().iter();
+    wanted.all(|(key, value)| labels[key] == *value)
+}
+
+/// The Deployments of our programs: those with a whole pod, and no patches.
+fn our_deployments() -> Vec<Value> {
+    let ours = |object: &Value| {
+        object["kind"] == "Deployment"
+            && !object["spec"]["template"]["metadata"]["labels"].is_null()
+            && containers(object).any(|one| {
+                let image = one["image"].as_str();
+                image.is_some_and(|image| image.starts_with("localhost/cloudstack-ccm"))
+            })
+    };
+    objects()
+        .into_iter()
+        .map(|(_, object)| object)
+        .filter(ours)
+        .collect()
+}
+
+/// Whether a `NetworkPolicy` lets pods of this namespace reach this port.
+fn lets_in(policy: &Value, namespace: &Value, port: &Value) -> bool {
+    let mut rules = policy["spec"]["ingress"].as_array().unwrap().iter();
+    rules.any(|rule| {
+        let from = &rule["from"][0]["namespaceSelector"]["matchLabels"];
+        let mut ports = rule["ports"].as_array().unwrap().iter();
+        from["kubernetes.io/metadata.name"] == *namespace && ports.any(|it| it["port"] == *port)
+    })
+}
+
+#[test]
+fn every_program_of_every_manifest_is_scraped_and_can_be_given_the_ca_of_who_scrapes() {
+    let (all, deployments) = (objects(), our_deployments());
+    let of_kind = |kind: &'static str| {
+        all.iter()
+            .map(|(_, object)| object)
+            .filter(move |it| it["kind"] == kind)
+    };
+    let mut seen = BTreeSet::new();
+    for deployment in &deployments {
+        let (name, namespace) = (
+            &deployment["metadata"]["name"],
+            &deployment["metadata"]["namespace"],
+        );
+        let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+        let monitor = of_kind("PodMonitor").find(|it| {
+            let namespaces = it["spec"]["namespaceSelector"]["matchNames"].as_array().unwrap();
+            namespaces.contains(namespace) && selects(&it["spec"]["selector"], labels)
+        });
+        let monitor = monitor.unwrap_or_else(|| panic!("no PodMonitor selects {name}"));
+        let scraped: BTreeSet<_> = monitor["spec"]["podMetricsEndpoints"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["port"].as_str().unwrap())
+            .collect();
+        let components = of_kind("Component").flat_map(|it| it["patches"].as_array().unwrap());
+        let patches: Vec<_> = components
+            .filter(|it| it["target"]["name"] == *name)
+            .filter_map(|it| it["patch"].as_str())
+            .collect();
+        for (index, container) in containers(deployment).enumerate() {
+            let ports = container["ports"].as_array().unwrap();
+            let port = ports
+                .iter()
+                .find(|it| scraped.contains(it["name"].as_str().unwrap()));
+            let port = port.unwrap_or_else(|| panic!("no port of {name} {index} is scraped"));
+            assert!(
+                [10258, 10259].map(Value::from).contains(&port["containerPort"]),
+                "{port} of {name} shows no metrics"
+            );
+            let argument = format!(
+                "path: /spec/template/spec/containers/{index}/args/-\n  value: --admin-client-ca-file=/metrics-client-ca/ca.crt"
+            );
+            assert!(
+                patches.iter().any(|patch| patch.contains(&argument)),
+                "no component gives {name} {index} a CA"
+            );
+            for policy in of_kind("NetworkPolicy").filter(|it| selects(&it["spec"]["podSelector"], labels)) {
+                assert!(
+                    lets_in(policy, &monitor["metadata"]["namespace"], &port["containerPort"]),
+                    "the NetworkPolicy of {name} keeps Prometheus out"
+                );
+            }
+        }
+        seen.insert(name.as_str().unwrap());
+    }
+    assert!(seen.len() >= 3, "{seen:?}");
+}
+
 /// What a heading is linked by.
 fn anchor_of(line: &str) -> Option<String> {
     let heading = line

@@ -227,6 +227,7 @@ fn rules(flags: &Flags) -> Rules {
         brake_minimum: flags.node_brake_minimum as usize,
         brake_percent: flags.node_brake_percent as usize,
         brake_window: flags.node_brake_window.get(),
+        ..Rules::default()
     }
 }
 

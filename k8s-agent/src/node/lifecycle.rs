@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::presence::{Power, Presence, Proof, Why};
+use crate::queue::Backoff;
 
 /// A person who is sure sets this to `true` on a node that the brake holds.
 pub const CONFIRM_DELETION: &str = "node.beta.kubernetes.io/cloudstack-confirm-deletion";
@@ -28,6 +29,8 @@ pub struct Rules {
     pub brake_percent: usize,
     /// Time in which they are counted.
     pub brake_window: Duration,
+    /// When a node whose deletion failed is tried again.
+    pub retry: Backoff,
 }
 
 impl Default for Rules {
@@ -38,6 +41,10 @@ impl Default for Rules {
             brake_minimum: 3,
             brake_percent: 33,
             brake_window: Duration::from_mins(10),
+            retry: Backoff {
+                first: Duration::from_secs(10),
+                longest: Duration::from_mins(5),
+            },
         }
     }
 }
@@ -152,6 +159,14 @@ pub struct History {
 struct Past {
     not_ready_since: Option<Instant>,
     found_in: Option<String>,
+    failed: Option<Failed>,
+}
+
+/// Deletions of one node that did not come about.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    times: u32,
+    retry_at: Instant,
 }
 
 impl History {
@@ -163,6 +178,7 @@ impl History {
             let mut past = self.nodes.remove(&node.uid).unwrap_or_default();
             if node.ready {
                 past.not_ready_since = None;
+                past.failed = None;
             } else {
                 past.not_ready_since.get_or_insert(now);
             }
@@ -190,6 +206,21 @@ impl History {
         self.deletions.push_back(now);
     }
 
+    /// A node was to be deleted, and was not. It is left alone for a while, longer each time.
+    pub fn failed(&mut self, uid: &str, retry: Backoff, now: Instant) {
+        if let Some(past) = self.nodes.get_mut(uid) {
+            let times = past.failed.map_or(1, |failed| failed.times.saturating_add(1));
+            let retry_at = now + retry.after(times);
+            past.failed = Some(Failed { times, retry_at });
+        }
+    }
+
+    /// How often in a row a node was not deleted that was to be.
+    pub fn failures(&self, uid: &str) -> u32 {
+        let failed = self.nodes.get(uid).and_then(|past| past.failed);
+        failed.map_or(0, |failed| failed.times)
+    }
+
     /// What to do about each node, in their order. `presences` has what was asked for.
     pub fn judge(
         &mut self,
@@ -198,21 +229,21 @@ impl History {
         moment: Moment<'_>,
     ) -> Vec<Verdict> {
         let brake = self.brake(nodes, moment);
-        let mut left = self.deletions_left(moment);
-        nodes
+        let mut verdicts: Vec<Verdict> = nodes
             .iter()
-            .map(|node| {
-                let verdict = self.judge_one(node, presences.get(&node.uid), brake, moment);
-                match verdict {
-                    Verdict::Delete(_) if left == 0 => Verdict::Hold(Held::ThisMinute),
-                    Verdict::Delete(_) => {
-                        left -= 1;
-                        verdict
-                    }
-                    Verdict::Leave | Verdict::Taint | Verdict::Untaint | Verdict::Hold(_) => verdict,
-                }
-            })
-            .collect()
+            .map(|node| self.judge_one(node, presences.get(&node.uid), brake, moment))
+            .collect();
+        let mut turns: Vec<_> = nodes
+            .iter()
+            .zip(&mut verdicts)
+            .filter(|(_, verdict)| matches!(verdict, Verdict::Delete(_)))
+            .collect();
+        // Who was refused comes after all others, whatever its name.
+        turns.sort_by_key(|(node, _)| self.failures(&node.uid));
+        for (_, verdict) in turns.into_iter().skip(self.deletions_left(moment)) {
+            *verdict = Verdict::Hold(Held::ThisMinute);
+        }
+        verdicts
     }
 
     fn judge_one(
@@ -265,7 +296,16 @@ impl History {
         if let Some(held) = brake.filter(|_| !node.confirmed) {
             return Verdict::Hold(held);
         }
+        if self.is_resting(node, moment.now) {
+            return Verdict::Leave;
+        }
         Verdict::Delete(proof.clone())
+    }
+
+    /// Whether its deletion failed a short time ago.
+    fn is_resting(&self, node: &Sight, now: Instant) -> bool {
+        let failed = self.nodes.get(&node.uid).and_then(|past| past.failed);
+        failed.is_some_and(|failed| failed.retry_at > now)
     }
 
     /// Deletions that this minute still has. Only those that came about count: one that kube-apiserver refused costs nobody else its turn.

@@ -164,19 +164,26 @@ impl Monitor {
     }
 
     async fn delete(&mut self, node: &Node) {
-        self.events.publish(
-            &node.into(),
-            &Reason::DELETING_NODE,
-            "the machine behind the node does not exist any more",
-        );
+        let uid = node.uid().unwrap_or_default();
+        // Said once; why it is not done is said by the failures.
+        if self.history.failures(&uid) == 0 {
+            self.events.publish(
+                &node.into(),
+                &Reason::DELETING_NODE,
+                "the machine behind the node does not exist any more",
+            );
+        }
+        let retry = self.context.settings.rules.retry;
         match self.writes.delete(node).await {
             Ok(()) => {
                 self.history.deleted(clock::now());
                 self.context.metrics.nodes_deleted.inc();
             }
-            // It changed or went meanwhile: the next run looks again.
-            Err(WriteError::Conflict | WriteError::NoNode | WriteError::NotLeading) => {}
+            Err(WriteError::NoNode | WriteError::NotLeading) => {}
+            // It changed meanwhile: it is judged again.
+            Err(WriteError::Conflict) => self.history.failed(&uid, retry, clock::now()),
             Err(error @ WriteError::Failed(_)) => {
+                self.history.failed(&uid, retry, clock::now());
                 tracing::warn!(node = %node.name_any(), fault = %error, "the node was not deleted, trying again");
                 self.events
                     .publish(&node.into(), &Reason::DELETING_NODE_FAILED, error.to_string());

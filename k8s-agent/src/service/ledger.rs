@@ -4,6 +4,8 @@
 //! not changed causes neither a call nor an event. Nothing here is needed to be right: a process that forgets it asks once
 //! more, and the answer is the same.
 
+mod meanwhile;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -12,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Service;
 
-use super::backend::{BackendName, Notice, Reached};
+use super::backend::{BackendName, Notice, Reached, RemoveOrder};
 use super::fingerprint::Fingerprint;
-use super::intent::Wanted;
+use super::intent::{Ending, Wanted};
 use super::status::{IpModes, Shown};
 use super::texts::essence;
 use crate::events::REMINDER;
@@ -81,10 +83,19 @@ pub struct Record {
     repaired: Option<Instant>,
 }
 
-/// A wish that is not to be asked for again before its time, whoever looks meanwhile.
-#[derive(Clone, Copy, Debug)]
+/// What a backend is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Task {
+    /// A load balancer.
+    Wish(Fingerprint),
+    /// The end of one.
+    End(Ending, Box<RemoveOrder>),
+}
+
+/// A task that is not to be asked for again before its time, whoever looks meanwhile.
+#[derive(Clone, Debug)]
 struct Resting {
-    fingerprint: Fingerprint,
+    task: Task,
     until: Instant,
 }
 
@@ -243,18 +254,19 @@ impl Record {
         }
     }
 
-    /// How long this very wish still rests; nothing if it may be asked for. Our own writes wake a Service, too, and must not shorten a
+    /// How long this very task still rests; nothing if it may be asked for. Our own writes wake a Service, too, and must not shorten a
     /// back-off or the time that a backend asked for.
-    pub fn rests(&self, fingerprint: Fingerprint, now: Instant) -> Option<Duration> {
+    pub fn rests(&self, task: &Task, now: Instant) -> Option<Duration> {
         let resting = self
             .resting
-            .filter(|resting| resting.fingerprint == fingerprint && resting.until > now)?;
+            .as_ref()
+            .filter(|resting| resting.task == *task && resting.until > now)?;
         Some(resting.until.saturating_duration_since(now))
     }
 
-    /// Lets this wish rest.
-    pub fn rest(&mut self, fingerprint: Fingerprint, until: Instant) {
-        self.resting = Some(Resting { fingerprint, until });
+    /// Lets this task rest.
+    pub fn rest(&mut self, task: Task, until: Instant) {
+        self.resting = Some(Resting { task, until });
     }
 
     /// Whether the load balancer of another Service, which had this name before, is still to be removed.

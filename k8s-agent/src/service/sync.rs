@@ -28,7 +28,7 @@ use super::backend::{Backend, Backends, Notice};
 use super::choice::Offer;
 use super::controller::Pace;
 use super::intent::{self, Circumstances, Ending, Intent, Rules, Skip};
-use super::ledger::{Key, Record};
+use super::ledger::{Key, Record, Task};
 use super::members::{self, Machine, Members};
 use super::status::camel;
 use crate::broker::{Broker, is_silence};
@@ -305,6 +305,25 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
                 &Reason::told(kind, camel(&notice.reason)),
                 notice.message(),
             );
+        }
+    }
+
+    /// What a look comes to whose task rests still; nothing if it may be asked for.
+    fn rests(&self, task: &Task) -> Option<Looked> {
+        let left = self.record.rests(task, clock::now()).filter(|_| !self.urgent)?;
+        Some(Outcome::After(left).into())
+    }
+
+    /// Nobody asks for the same again before its time.
+    fn let_rest(&mut self, task: Task, looked: Looked) {
+        let wait = match looked.outcome {
+            Outcome::Done => None,
+            Outcome::Failed => Some(self.syncer.pace.backoff.after(self.failures.saturating_add(1))),
+            Outcome::After(wait) => Some(wait),
+            Outcome::Parked => looked.again_after,
+        };
+        if let Some(wait) = wait {
+            self.record.rest(task, clock::now() + wait);
         }
     }
 

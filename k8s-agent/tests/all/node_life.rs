@@ -6,7 +6,7 @@ use http::Method;
 use parking_lot::Mutex;
 use proto::v1::instance::Power;
 use proto::v1::{self, InstanceResult, instance_result, unknown_reason};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fake_apiserver::FakeApiServer;
 use crate::fake_broker::{FakeBroker, unknown};
@@ -145,6 +145,28 @@ async fn a_right_that_is_missing_is_named_and_the_deletion_is_tried_again() {
     assert!(texts[0].contains("may not delete nodes"), "{texts:?}");
     world.api.refuse_nothing();
     world.gone("node-1").await;
+    world.stop().await;
+}
+
+/// How often this was told of any object.
+fn count(api: &FakeApiServer, reason: &str) -> u64 {
+    let of_reason = |event: &Value| (event["reason"] == json!(reason)).then(|| event["count"].as_u64());
+    api.all("events").iter().filter_map(of_reason).flatten().sum()
+}
+
+#[tokio::test]
+async fn a_deletion_that_is_refused_again_and_again_is_announced_once() {
+    let api = one(false);
+    api.refuse(|method, _, _| (*method == Method::DELETE).then_some((403, "a webhook refuses")));
+    let (world, _) = world(api, gone()).await;
+    let tried = |api: &FakeApiServer, times: usize| {
+        let deletes = api.writes("/nodes/").into_iter();
+        (deletes.filter(|it| it.method == Method::DELETE).count() >= times).then_some(())
+    };
+    world.api.wait_for("four tries", |api| tried(api, 4)).await;
+    let failures = |api: &FakeApiServer| (count(api, "DeletingNodeFailed") >= 4).then_some(());
+    world.api.wait_for("four failures are told", failures).await;
+    assert_eq!(count(&world.api, "DeletingNode"), 1);
     world.stop().await;
 }
 

@@ -186,7 +186,13 @@ fn settings(broker: &FakeBroker) -> Settings {
         "--broker",
         &address,
     ];
-    Settings::try_from(CommandLine::read(argv.map(OsString::from)).unwrap().flags).unwrap()
+    let mut settings =
+        Settings::try_from(CommandLine::read(argv.map(OsString::from)).unwrap().flags).unwrap();
+    settings.rules.retry = Backoff {
+        first: Duration::from_millis(40),
+        longest: Duration::from_millis(400),
+    };
+    settings
 }
 
 pub(crate) fn has_taint(node: &Value, key: &str) -> bool {

@@ -245,3 +245,116 @@ async fn a_list_of_sources_that_can_not_be_read_is_never_guessed() {
     assert_eq!(of(&world.broker.heard(), "web").count(), 0);
     world.shows("web", "192.0.2.7").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restriction_is_obeyed_while_another_annotation_can_not_be_read() {
+    let world = World::new().await;
+    let (algorithm, proxy) = (format!("{PREFIX}algorithm"), format!("{PREFIX}proxy-protocol"));
+    let mut web = service("web");
+    web["metadata"]["annotations"][&algorithm] = json!("source");
+    web["metadata"]["annotations"][&proxy] = json!("true");
+    let second = json!({"name": "admin", "port": 8080, "nodePort": 30081, "protocol": "TCP"});
+    web["spec"]["ports"][0]["name"] = json!("http");
+    web["spec"]["ports"].as_array_mut().unwrap().push(second);
+    world.broker.on_ensure(|request| {
+        let mut answer = settled(&[&address_of(request)]);
+        if let Some(v1::ensure_load_balancer_response::Outcome::Settled(settled)) = &mut answer.outcome {
+            settled.ingress[0].proxy = request.wish.as_ref().unwrap().ports[0].proxy_protocol;
+        }
+        Ok(answer)
+    });
+    world.api.create("services", web);
+    world.served("web").await;
+    world.told("web", "EnsuredLoadBalancer").await;
+    world.api.change("services", "web", |web| {
+        web["metadata"]["annotations"][&algorithm] = json!("random");
+        web["metadata"]["annotations"][&proxy] = json!("on");
+    });
+    has_condition(&world, "web", "InvalidService").await;
+    world.settles().await;
+    assert_eq!(
+        of(&world.broker.heard(), "web").count(),
+        1,
+        "nothing else is wanted so far"
+    );
+    world.api.change("services", "web", |web| {
+        web["spec"]["loadBalancerSourceRanges"] = json!(["10.0.0.0/8"]);
+        web["spec"]["ports"].as_array_mut().unwrap().pop();
+    });
+    let second = |heard: &Heard| of(heard, "web").nth(1).and_then(|it| it.wish.clone());
+    let wish = world.broker.wait_for("the restriction", second).await;
+    assert_eq!(wish.sources, ["10.0.0.0/8"]);
+    assert_eq!(wish.ports.len(), 1);
+    assert_eq!(
+        (wish.algorithm(), wish.ports[0].proxy_protocol),
+        (v1::wish::Algorithm::Source, true),
+        "what can't be read stays as it was"
+    );
+    world.settles().await;
+    assert_eq!(condition(&world.api, "web")["reason"], json!("InvalidService"));
+    assert_eq!(of(&world.broker.heard(), "web").count(), 2, "asked once");
+}
+
+/// A fault of which the text is another one each time, to be tried again in an hour.
+fn in_an_hour(counter: &AtomicU64) -> Fault {
+    let reason = if counter.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
+        "ODD"
+    } else {
+        "EVEN"
+    };
+    let text = format!("the cloud answers {reason}");
+    Fault::new(FaultKind::Internal, reason, text).with_advice(Advice::After(Duration::from_hours(1)))
+}
+
+fn touch(world: &World) {
+    world.api.change("services", "web", |web| {
+        web["metadata"]["labels"] = json!({"example/touched": uuid::Uuid::new_v4().to_string()});
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_that_fails_is_not_woken_before_its_time_by_its_own_condition_or_by_a_label() {
+    let world = World::new().await;
+    world.api.create("services", service("web"));
+    world.served("web").await;
+    let counter = AtomicU64::new(0);
+    world.broker.on_delete(move |_| Err(in_an_hour(&counter)));
+    world.api.change("services", "web", |web| {
+        web["spec"]["type"] = json!("ClusterIP");
+    });
+    has_condition(&world, "web", "Odd").await;
+    world.settles().await;
+    touch(&world);
+    world.settles().await;
+    assert_eq!(world.broker.heard().deletes.len(), 1);
+    // Another ending is another matter, and so is another order.
+    world.api.delete("services", "web");
+    has_condition(&world, "web", "Even").await;
+    world.settles().await;
+    assert_eq!(world.broker.heard().deletes.len(), 2);
+    world.api.change("services", "web", |web| {
+        web["metadata"]["annotations"][format!("{PREFIX}keep-ip")] = json!("true");
+    });
+    let third = |heard: &Heard| heard.deletes.get(2).cloned();
+    assert!(world.broker.wait_for("the third", third).await.keep_address);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namesake_does_not_hurry_the_removal_of_the_service_before_it() {
+    let world = World::new().await;
+    world.api.create("services", service("web"));
+    world.served("web").await;
+    world.told("web", "EnsuredLoadBalancer").await;
+    let counter = AtomicU64::new(0);
+    world.broker.on_delete(move |_| Err(in_an_hour(&counter)));
+    world.api.change("services", "web", |web| {
+        *web = service("web");
+        web["metadata"]["uid"] = json!("another-uid");
+    });
+    world.told("web", "DeleteLoadBalancerFailed").await;
+    touch(&world);
+    world.settles().await;
+    touch(&world);
+    world.settles().await;
+    assert_eq!(world.broker.heard().deletes.len(), 1);
+}

@@ -10,6 +10,10 @@ const RULES: Rules = Rules {
     brake_minimum: 3,
     brake_percent: 33,
     brake_window: Duration::from_mins(10),
+    retry: Backoff {
+        first: Duration::from_secs(10),
+        longest: Duration::from_mins(5),
+    },
 };
 
 fn node(uid: &str) -> Sight {
@@ -240,6 +244,57 @@ fn a_deletion_that_failed_costs_no_other_node_its_turn() {
     history.deleted(now + Duration::from_secs(31));
     assert_eq!(deleted(history.judge(&all, &answers, after(36))), 9);
     assert_eq!(deleted(history.judge(&all, &answers, after(91))), 10);
+}
+
+#[test]
+fn nodes_whose_deletion_is_refused_keep_no_other_node_from_its_turn() {
+    let (mut history, now) = (History::default(), start());
+    let all = nodes(15, 100);
+    history.observe(&all, now);
+    let answers: HashMap<_, _> = all.iter().map(|node| (node.uid.clone(), gone())).collect();
+    // kube-apiserver refuses the first ten, and lets the others be deleted.
+    let mut pass = |seconds| {
+        let moment = at(now + Duration::from_secs(seconds), Some("scope"));
+        let verdicts = history.judge(&all, &answers, moment);
+        let deleted: Vec<usize> = verdicts
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| matches!(it, Verdict::Delete(_)))
+            .map(|(n, _)| n)
+            .collect();
+        for n in deleted.iter().filter(|n| **n < 10) {
+            history.failed(&n.to_string(), RULES.retry, moment.now);
+        }
+        deleted
+    };
+    assert_eq!(pass(31), (0..10).collect::<Vec<_>>());
+    assert_eq!(pass(36), (10..15).collect::<Vec<_>>(), "the first ten rest");
+    assert_eq!(
+        pass(41),
+        [0, 1, 2, 3, 4, 10, 11, 12, 13, 14],
+        "the first wait is over, and who was refused comes after the others"
+    );
+}
+
+#[test]
+fn a_node_whose_deletion_is_refused_is_tried_ever_more_seldom_until_it_was_ready() {
+    let (mut history, now) = (History::default(), start());
+    let mut waits = Vec::new();
+    let mut second = 0;
+    let mut last = None;
+    while waits.len() < 7 {
+        let verdicts = judge_after(&mut history, &[node("a")], &gone(), (now, second));
+        if verdicts == [Verdict::Delete(Proof::example())] {
+            waits.extend(last.map(|last| second - last));
+            last = Some(second);
+            history.failed("a", RULES.retry, now + Duration::from_secs(second));
+        }
+        second += 1;
+    }
+    assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
+    assert_eq!(history.failures("a"), 8);
+    history.observe(&[ready("a")], now);
+    assert_eq!(history.failures("a"), 0);
 }
 
 #[test]

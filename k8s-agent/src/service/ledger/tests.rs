@@ -228,20 +228,21 @@ fn s_23_a_record_is_blank_until_something_is_remembered() {
 #[test]
 fn a_wish_rests_for_its_time_and_another_one_does_not() {
     let (mut record, now) = (Record::default(), start());
-    assert_eq!(record.rests(print(1, 1), now), None);
-    record.rest(print(1, 1), now + Duration::from_secs(5));
+    let wish = |service, members| Task::Wish(print(service, members));
+    assert_eq!(record.rests(&wish(1, 1), now), None);
+    record.rest(wish(1, 1), now + Duration::from_secs(5));
     assert_eq!(
-        record.rests(print(1, 1), now + Duration::from_secs(2)),
+        record.rests(&wish(1, 1), now + Duration::from_secs(2)),
         Some(Duration::from_secs(3))
     );
-    assert_eq!(record.rests(print(1, 1), now + Duration::from_secs(5)), None);
+    assert_eq!(record.rests(&wish(1, 1), now + Duration::from_secs(5)), None);
     assert_eq!(
-        record.rests(print(2, 1), now),
+        record.rests(&wish(2, 1), now),
         None,
         "S-174: a change is looked at at once"
     );
     assert_eq!(
-        record.rests(print(1, 2), now),
+        record.rests(&wish(1, 2), now),
         None,
         "S-174: so is a change of the nodes"
     );

@@ -18,7 +18,7 @@ use crate::queue::Outcome;
 use crate::service::backend::{self, Answer, Backend, BackendName, EnsureOrder, Notice, Pending, Settled};
 use crate::service::fingerprint::{Fingerprint, members_print, service_print};
 use crate::service::intent::{self, Wanted};
-use crate::service::ledger::{Served, Valid, Why, next_look};
+use crate::service::ledger::{Served, Task, Valid, Why, next_look};
 use crate::service::members::{Members, enumerate};
 use crate::service::status::{self, Shown, Trouble, camel};
 
@@ -56,10 +56,9 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             service: valid.service,
             members: members_print(&members.wish),
         };
-        if let Some(left) = self.record.rests(fingerprint, clock::now())
-            && !self.urgent
-        {
-            return Outcome::After(left).into();
+        let task = Task::Wish(fingerprint);
+        if let Some(rests) = self.rests(&task) {
+            return rests;
         }
         let due = self.record.due(fingerprint, clock::now());
         let looked = match due.or_else(|| self.is_contested(&service).then_some(Why::Drift)) {
@@ -75,20 +74,8 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
                 self.ensure_now(service, errand).await
             }
         };
-        if let Some(wait) = self.rest_after(looked) {
-            self.record.rest(fingerprint, clock::now() + wait);
-        }
+        self.let_rest(task, looked);
         looked
-    }
-
-    /// How long nobody should ask again for the same.
-    fn rest_after(&self, looked: Looked) -> Option<Duration> {
-        match looked.outcome {
-            Outcome::Done => None,
-            Outcome::Failed => Some(self.syncer.pace.backoff.after(self.failures.saturating_add(1))),
-            Outcome::After(wait) => Some(wait),
-            Outcome::Parked => looked.again_after,
-        }
     }
 
     async fn ensure_now(&mut self, service: Arc<Service>, errand: Errand) -> Looked {

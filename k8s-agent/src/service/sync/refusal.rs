@@ -32,7 +32,10 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             wanted: *wanted,
             service: service_print(&service),
         });
-        let valid = self.record.valid.take().or(meanwhile).filter(|_| serves);
+        let valid = self
+            .record
+            .goes_on(meanwhile, &refusal.problems)
+            .filter(|_| serves);
         let mut looked = if let Some(valid) = valid {
             self.record.valid = Some(valid.clone());
             self.serve(service, valid, Some(trouble)).await

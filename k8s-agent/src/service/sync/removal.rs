@@ -11,7 +11,7 @@ use crate::events::{Kind, Reason};
 use crate::queue::Outcome;
 use crate::service::backend::{self, Backend, BackendName, Pending, RemoveOrder, Removed};
 use crate::service::intent::{self, Ending, Removal};
-use crate::service::ledger::Record;
+use crate::service::ledger::{Record, Task};
 use crate::service::members::enumerate;
 use crate::service::status::{self, Trouble};
 
@@ -37,6 +37,16 @@ impl From<Ending> for Telling {
 impl<C: Backend, K: Backend> Look<'_, C, K> {
     /// Ends the load balancer of a Service that is there, and lets it go.
     pub(super) async fn remove(&mut self, service: &Arc<Service>, removal: Removal) -> Looked {
+        let task = Task::End(removal.ending, Box::new(removal.order.clone()));
+        if let Some(rests) = self.rests(&task) {
+            return rests;
+        }
+        let looked = self.remove_now(service, removal).await;
+        self.let_rest(task, looked);
+        looked
+    }
+
+    async fn remove_now(&mut self, service: &Arc<Service>, removal: Removal) -> Looked {
         let ending = removal.ending;
         if let Err(unfinished) = self.remove_everywhere(service, removal).await {
             return unfinished;
@@ -55,7 +65,12 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     /// Ends the load balancer of a Service that vanished without its finalizer. Answers only if it is not done yet.
     pub(super) async fn remove_vanished(&mut self, service: &Arc<Service>) -> Option<Looked> {
         if let Some(removal) = intent::vanished(service, &self.syncer.rules, &self.record.behind_host_name) {
+            let task = Task::End(removal.ending, Box::new(removal.order.clone()));
+            if let Some(rests) = self.rests(&task) {
+                return Some(rests);
+            }
             if let Err(unfinished) = self.remove_everywhere(service, removal).await {
+                self.let_rest(task, unfinished);
                 return Some(unfinished);
             }
             self.tell(service, &Reason::DELETED_LOAD_BALANCER, "deleted load balancer");
