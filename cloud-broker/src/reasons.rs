@@ -15,7 +15,7 @@ pub const NOTES: &[(&str, &str)] = &[
     ),
     (
         "AddressKept",
-        "An address stays allocated although the Service is gone: nothing proves that the cluster acquired it, it was to be kept, or somebody else uses it. Release it by hand if nobody needs it.",
+        "An address stays allocated although the Service is gone: nothing proves that the cluster acquired it, it was to be kept, somebody else uses it, or the rules on it are outside the cluster's fence. Release it by hand if nobody needs it.",
     ),
     (
         "AddressNotObtained",
@@ -66,6 +66,10 @@ pub const NOTES: &[(&str, &str)] = &[
     (
         "NothingVisible",
         "A deletion waits, since nothing of the account or project can be seen: that is what wrong keys look like.",
+    ),
+    (
+        "OutsideFence",
+        "Rules of an older controller serve the Service's address, and `networks` or `machines` of the cluster's section leave them out, so they are not taken over. Mend the section, or delete the rules; until then no other address is taken.",
     ),
     (
         "SourcesIgnored",
@@ -184,6 +188,7 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("NETWORK_NOT_VISIBLE", "See `NetworkNotVisible`."),
     ("NOTHING_VISIBLE", "See `NothingVisible`."),
     ("NO_NETWORK", "See `NoNetwork`."),
+    ("OUTSIDE_FENCE", "See `OutsideFence`."),
     (
         "SCOPE_CHANGED",
         "A deletion waits: neither the published address nor anything else of the cluster is visible. Check whether keys or project of the broker's configuration were changed.",

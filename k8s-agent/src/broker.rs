@@ -236,27 +236,25 @@ impl Broker {
         call: F,
     ) -> Result<A, Fault>
     where
-        F: AsyncFnOnce(CloudBrokerClient<Channel>, Request<Q>) -> Result<Response<A>, Status>,
+        Q: Clone,
+        F: AsyncFn(CloudBrokerClient<Channel>, Request<Q>) -> Result<Response<A>, Status>,
     {
         let client =
             CloudBrokerClient::new(self.shared.link.channel()).max_decoding_message_size(LARGEST_ANSWER);
         let id = Uuid::new_v4();
-        let mut request = Request::new(message);
-        request.set_timeout(deadline);
-        let trace = format!(
-            "00-{}-{}-01",
-            Uuid::new_v4().simple(),
-            &id.simple().to_string().get(..16).unwrap_or_default()
-        );
-        for (name, value) in [("x-request-id", id.to_string()), ("traceparent", trace)] {
-            if let Ok(value) = MetadataValue::try_from(value) {
-                request.metadata_mut().insert(name, value);
-            }
-        }
         let began = clock::now();
+        let calls = async {
+            let answer = call(client.clone(), request(message.clone(), deadline, id)).await;
+            match answer {
+                // A server ends each connection in time; a call that met the end goes over the next one.
+                Err(status) if runtime::link::was_not_sent(&status) => {
+                    call(client, request(message, deadline, id)).await
+                }
+                answer => answer,
+            }
+        };
         // The server keeps the deadline too; this one holds where it does not answer at all.
-        let answer =
-            tokio::time::timeout(deadline + Duration::from_secs(1), Box::pin(call(client, request))).await;
+        let answer = tokio::time::timeout(deadline + Duration::from_secs(1), Box::pin(calls)).await;
         let answer = match answer {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(status)) => Err(fault(name, status)),
@@ -295,13 +293,30 @@ fn not_leading() -> Fault {
     )
 }
 
+/// A request that says when it must be answered and who asked.
+fn request<Q>(message: Q, deadline: Duration, id: Uuid) -> Request<Q> {
+    let mut request = Request::new(message);
+    request.set_timeout(deadline);
+    let trace = format!(
+        "00-{}-{}-01",
+        Uuid::new_v4().simple(),
+        &id.simple().to_string().get(..16).unwrap_or_default()
+    );
+    for (name, value) in [("x-request-id", id.to_string()), ("traceparent", trace)] {
+        if let Ok(value) = MetadataValue::try_from(value) {
+            request.metadata_mut().insert(name, value);
+        }
+    }
+    request
+}
+
 /// The fault in a status; a broken link is told with its cause, which the status itself hides.
 fn fault(call: &str, status: Status) -> Fault {
     let cause = std::error::Error::source(&status).map(runtime::log::chain);
     let mut fault = Fault::from(status);
-    if fault.kind == FaultKind::Unreachable
-        && let Some(cause) = cause
-    {
+    // Only what broke on this side has a cause, whatever code it was given.
+    if let Some(cause) = cause {
+        fault.kind = FaultKind::Unreachable;
         fault.text = format!("the broker can't be reached: {cause}");
     } else if fault.is_unimplemented() {
         fault.text = format!("the broker does not serve {call}: it is older than this agent");
@@ -322,6 +337,13 @@ mod tests {
         let fault = fault("Describe", status);
         assert_eq!(fault.kind, FaultKind::Unreachable);
         assert!(fault.text.contains("unix:///run/b.sock"), "{}", fault.text);
+    }
+
+    #[test]
+    fn a_connection_that_breaks_under_a_call_is_no_fault_of_the_broker() {
+        let mut status = Status::unknown("h2 protocol error");
+        status.set_source(Arc::new(std::io::Error::other("connection reset")));
+        assert!(is_silence(&fault("EnsureLoadBalancer", status)));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use address::{AddressError, LinkAddress};
 pub use admission::{Authorizer, EveryPeer, Limits};
-pub use client::{Brokers, Link};
+pub use client::{Brokers, Link, was_not_sent};
 pub use peer::{Certificate, Peer};
 pub use server::{LinkServer, serve};
 

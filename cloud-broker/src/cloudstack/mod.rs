@@ -38,7 +38,7 @@ pub mod types;
 pub use account::Account;
 pub use api::{
     AddressQuery, Api, Associate, AssociateTarget, CreateAclItem, CreateFirewallRule, CreateRule, Created,
-    FirewallProtocol, MachineQuery, NetworkQuery, Outcome, RuleChange, RuleQuery, Started,
+    FirewallProtocol, MachineQuery, NetworkQuery, Outcome, PagePlace, RuleChange, RuleQuery, Started,
 };
 pub use breaker::BreakerState;
 pub use commands::{Command, CommandClass};

@@ -288,6 +288,8 @@ impl Jobs {
                 .filter(|id| !(pending.contains(id) && inner.table.pending(id, now)))
                 .collect()
         };
+        // What the list left pending is due at times of its own, however long the answers for the others take.
+        self.changed.notify_one();
         let asking: FuturesUnordered<_> = over.into_iter().map(|id| self.ask(account, id)).collect();
         asking.collect::<()>().await;
     }

@@ -185,37 +185,41 @@ pub(super) enum AskedVersion {
 
 /// Asks for the version, with the server's own word for it if the key may ask.
 async fn ask_version(api: &Api) -> Result<(AskedVersion, Option<String>), ApiError> {
-    let refusal = match api.capabilities().await {
+    let refused_with = match api.capabilities().await {
         Ok(capabilities) => {
             api.account().server_grants(capabilities.api_limit);
             let text = Some(capabilities.version_text).filter(|text| !text.is_empty());
             return Ok((AskedVersion::Answered(capabilities.version), text));
         }
-        Err(ApiError::Denied(refusal) | ApiError::Rejected(refusal) | ApiError::Gone(refusal)) => refusal,
+        Err(ApiError::Denied(refusal) | ApiError::Rejected(refusal) | ApiError::Gone(refusal)) => {
+            refusal.code
+        }
+        // An answer that says nothing of the version will not say more the next time.
+        Err(ApiError::Odd { .. }) => None,
         Err(error) => return Err(error),
     };
-    let shown = version::by_answers(api, refusal.code).await?;
+    let shown = version::by_answers(api, refused_with).await?;
     let asked = shown.map_or(AskedVersion::Not, |version| AskedVersion::Answered(Some(version)));
     Ok((asked, None))
 }
 
 impl Survey {
-    /// The server's version, asked once, or what its answers show of it where the key may not ask; unknown while the server does
-    /// not answer, or shows nothing.
-    pub async fn version(&self, api: &Api) -> Option<Version> {
+    /// The server's version, asked once, or what its answers show of it where the key may not ask; `None` where they show nothing.
+    /// Fails only if the server does not answer just now: that is another matter, since it may be known a moment later.
+    pub async fn version(&self, api: &Api) -> Result<Option<Version>, ApiError> {
         let mut asked = self.version.lock().await;
         if let AskedVersion::Answered(version) = *asked {
-            return version;
+            return Ok(version);
         }
-        let (new, text) = ask_version(api).await.ok()?;
+        let (new, text) = ask_version(api).await?;
         *asked = new;
         if text.is_some() {
             self.known.lock().version = text;
         }
-        match *asked {
+        Ok(match *asked {
             AskedVersion::Answered(version) => version,
             AskedVersion::Not => None,
-        }
+        })
     }
 }
 

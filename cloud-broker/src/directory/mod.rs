@@ -22,7 +22,7 @@ use runtime::link::Peer;
 use tokio_util::sync::CancellationToken;
 
 use crate::cloudstack::types::Version;
-use crate::cloudstack::{AccountError, Api, Pace};
+use crate::cloudstack::{AccountError, Api, ApiError, Pace};
 use crate::config::{Access, Cluster, Config};
 use crate::describe::Survey;
 use crate::instances::View;
@@ -53,10 +53,10 @@ pub struct Served {
 }
 
 impl Served {
-    /// The server's version: as configured, else as the server says; unknown where the key may not ask.
-    pub async fn version(&self) -> Option<Version> {
+    /// The server's version: as configured, else as the server says; `None` where the key may not ask and nothing shows it.
+    pub async fn version(&self) -> Result<Option<Version>, ApiError> {
         match self.access.version {
-            Some(version) => Some(version),
+            Some(version) => Ok(Some(version)),
             None => self.survey.version(&self.api).await,
         }
     }

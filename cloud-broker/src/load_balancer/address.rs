@@ -17,8 +17,8 @@ use super::plan::{Context, Impact, Phase, Planned, Step};
 use super::wish::Wish;
 use crate::cloudstack::types::{AddressId, AddressState, JobId, Network, PublicIpAddress};
 use crate::tenant::AddressSharing;
+pub(crate) use taking::{CANDIDATES, is_bare, is_recent, leftovers};
 use taking::{acquire, still_pending, take};
-pub(crate) use taking::{is_bare, is_recent, leftovers};
 
 /// The address that rules go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ fn present(cx: &Context<'_>, wish: &Wish, network: &Network) -> Result<Option<Si
     };
     let word = cx.survey.word(cx.identity, cx.observation, id);
     if address.state == AddressState::Releasing && word == AddressWord::Own {
-        return Err(Box::new(Decision::First(Box::new(release_again(address)))));
+        return Err(Box::new(end_release(cx, address)));
     }
     Ok(Some(Site {
         address: id.clone(),
@@ -140,8 +140,20 @@ fn ip_of(cx: &Context<'_>, id: &AddressId) -> Option<IpAddr> {
 }
 
 /// A release that failed half-way is done again before anything else.
-pub(crate) fn release_again(address: &PublicIpAddress) -> Planned {
-    Planned {
+fn end_release(cx: &Context<'_>, address: &PublicIpAddress) -> Decision {
+    match release_again(cx, address) {
+        Ok(planned) => Decision::First(Box::new(planned)),
+        Err(need) => Decision::Need(vec![need]),
+    }
+}
+
+/// The release of an address that is being released, once it was looked at in the turn to release it: it may be free by then, and
+/// somebody else's a moment later.
+pub(crate) fn release_again(cx: &Context<'_>, address: &PublicIpAddress) -> Result<Planned, Need> {
+    if !cx.observation.holders.contains_key(&address.id) {
+        return Err(Need::Holders(address.id.clone()));
+    }
+    Ok(Planned {
         phase: Phase::Repair,
         step: Step::Release {
             address: address.id.clone(),
@@ -149,7 +161,7 @@ pub(crate) fn release_again(address: &PublicIpAddress) -> Planned {
         },
         reason: "its release was begun and did not end".to_owned(),
         impact: Impact::None,
-    }
+    })
 }
 
 /// A requested address is never replaced by another one.

@@ -15,15 +15,42 @@ pub(crate) enum Admission {
     /// It is inside.
     Inside,
     /// It is not, or nothing shows that it is.
-    Outside,
+    Outside(Fence),
     /// Its members tell, and have to be looked at first.
     AskMembers,
+}
+
+/// What keeps a rule outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fence {
+    /// Its network is not one of the tenant's.
+    Networks,
+    /// A machine behind it is not one of the tenant's.
+    Machines,
+    /// No machine behind it can be seen.
+    NoMachine,
+}
+
+impl Fence {
+    /// The same for people.
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Self::Networks => "its network is not among the `networks` of the cluster's section",
+            Self::Machines => {
+                "a machine that it balances to is not among the `machines` of the cluster's section"
+            }
+            Self::NoMachine => {
+                "it balances to no machine that can be seen, so nothing shows that it is for the `machines` of the cluster's \
+                 section"
+            }
+        }
+    }
 }
 
 /// Whether a rule is in a network of the tenant and, where machines tell tenants of one network apart, serves machines of its own.
 pub(crate) fn admission(scope: &Scope, rule: &LoadBalancerRule, observation: &Observation) -> Admission {
     if !scope.networks.is_empty() && !is_in_networks(scope, rule, observation) {
-        return Admission::Outside;
+        return Admission::Outside(Fence::Networks);
     }
     if scope.machines == Machines::Any {
         return Admission::Inside;
@@ -36,11 +63,12 @@ pub(crate) fn admission(scope: &Scope, rule: &LoadBalancerRule, observation: &Ob
         .filter_map(|id| observation.machines.get(id))
         .map(|machine| matching::admits(scope, machine))
         .peekable();
-    let shows_any = visible.peek().is_some();
-    if shows_any && visible.all(|is_inside| is_inside) {
+    if visible.peek().is_none() {
+        Admission::Outside(Fence::NoMachine)
+    } else if visible.all(|is_inside| is_inside) {
         Admission::Inside
     } else {
-        Admission::Outside
+        Admission::Outside(Fence::Machines)
     }
 }
 
@@ -108,17 +136,17 @@ mod tests {
     #[case::no_fence_and_no_network(&[], None, None, None, Admission::Inside)]
     #[case::its_network_by_name(&["blue"], None, Some("n1"), None, Admission::Inside)]
     #[case::its_network_by_id(&["n9"], None, Some("n9"), None, Admission::Inside)]
-    #[case::another_network(&["blue"], None, Some("n2"), None, Admission::Outside)]
-    #[case::a_network_that_is_not_visible(&["blue"], None, Some("n9"), None, Admission::Outside)]
-    #[case::no_network(&["blue"], None, None, None, Admission::Outside)]
+    #[case::another_network(&["blue"], None, Some("n2"), None, Admission::Outside(Fence::Networks))]
+    #[case::a_network_that_is_not_visible(&["blue"], None, Some("n9"), None, Admission::Outside(Fence::Networks))]
+    #[case::no_network(&["blue"], None, None, None, Admission::Outside(Fence::Networks))]
     #[case::members_not_known(&["blue"], Some("prod-*"), Some("n1"), None, Admission::AskMembers)]
-    #[case::another_network_needs_no_members(&["blue"], Some("prod-*"), Some("n2"), None, Admission::Outside)]
+    #[case::another_network_needs_no_members(&["blue"], Some("prod-*"), Some("n2"), None, Admission::Outside(Fence::Networks))]
     #[case::its_machines(&["blue"], Some("prod-*"), Some("n1"), Some("prod-1"), Admission::Inside)]
     #[case::its_machines_and_one_that_is_gone(&["blue"], Some("prod-*"), Some("n1"), Some("prod-1 gone"), Admission::Inside)]
-    #[case::machines_of_another(&["blue"], Some("prod-*"), Some("n1"), Some("test-1"), Admission::Outside)]
-    #[case::machines_of_both(&["blue"], Some("prod-*"), Some("n1"), Some("prod-1 test-1"), Admission::Outside)]
-    #[case::no_machines(&["blue"], Some("prod-*"), Some("n1"), Some(""), Admission::Outside)]
-    #[case::machines_that_nobody_sees(&["blue"], Some("prod-*"), Some("n1"), Some("gone"), Admission::Outside)]
+    #[case::machines_of_another(&["blue"], Some("prod-*"), Some("n1"), Some("test-1"), Admission::Outside(Fence::Machines))]
+    #[case::machines_of_both(&["blue"], Some("prod-*"), Some("n1"), Some("prod-1 test-1"), Admission::Outside(Fence::Machines))]
+    #[case::no_machines(&["blue"], Some("prod-*"), Some("n1"), Some(""), Admission::Outside(Fence::NoMachine))]
+    #[case::machines_that_nobody_sees(&["blue"], Some("prod-*"), Some("n1"), Some("gone"), Admission::Outside(Fence::NoMachine))]
     fn a_rule_is_inside_by_its_network_and_its_machines(
         #[case] networks: &[&str],
         #[case] machines: Option<&str>,

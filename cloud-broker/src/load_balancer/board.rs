@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 
 use super::marks::Mark;
 use super::namespaces::Heard;
-use super::observation::{Change, Features, Observation, Taken};
+use super::observation::{BegunRelease, Change, Features, Observation, Taken};
 use super::unseen::Unseen;
 use super::wish::ServiceRef;
-use crate::cloudstack::types::{AclListId, AddressId, MachineId, RuleId, Timestamp};
+use crate::cloudstack::types::{AclListId, AddressId, MachineId, PublicIpAddress, RuleId, Timestamp};
 use crate::cloudstack::{Api, ApiError, Listing, NetworkQuery, RuleQuery};
 
 /// How long a change is remembered for lists that are being read.
@@ -310,6 +310,14 @@ impl Board {
     /// It was not.
     pub(super) fn not_taken(&self, address: &AddressId) {
         self.known.lock().taken.remove(address);
+    }
+
+    /// An address was looked at: that its release was begun says something only of the one that it was then.
+    pub(super) fn looked_at(&self, id: &AddressId, found: Option<&PublicIpAddress>) {
+        let allocated = found.and_then(|address| address.allocated);
+        let is_the_same = |begun: &BegunRelease| allocated.is_some() && begun.allocated == allocated;
+        let begun = &mut self.known.lock().seen.begun;
+        begun.retain(|other, begun| other != id || is_the_same(begun));
     }
 
     /// Remembers which namespace a Service of a cluster is in.

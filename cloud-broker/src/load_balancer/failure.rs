@@ -39,6 +39,12 @@ pub(super) fn unread(error: Unread) -> Fault {
     }
 }
 
+/// The plan would depend on the server's version, and the server did not say it just now.
+pub(super) fn version_not_answered() -> Fault {
+    let text = "the API did not answer the question for its version, on which depends how rules are changed; nothing was changed";
+    Fault::new(FaultKind::Unreachable, "CLOUD_UNREACHABLE", text).with_advice(Advice::BackOff)
+}
+
 /// What a caller can decide on.
 pub(super) fn fault_of(what: &str, error: &ApiError) -> Fault {
     let text = format!("{what}: {error}");

@@ -8,6 +8,7 @@ use futures::future::try_join_all;
 
 use super::board::{Board, Part, Unread};
 use super::failure::is_not_allowed;
+use super::free::{LastLook, Places};
 use super::observation::{Change, Features, Holders, JobView, Need, Observation};
 use super::plan::Goal;
 use crate::cloudstack::types::{
@@ -32,6 +33,8 @@ pub(super) struct Looker<'c> {
     pub(super) api: &'c Api,
     pub(super) board: &'c Board,
     pub(super) machines: &'c Arc<MachineLists>,
+    pub(super) places: &'c Places,
+    pub(super) last_look: LastLook,
     /// Whether the machines of a rule tell whose it is.
     pub(super) needs_machines: bool,
     pub(super) features: Features,
@@ -187,6 +190,7 @@ impl Looker<'_> {
             }
             Need::Address(id) => {
                 let found = self.api.find_address(id).await?;
+                self.board.looked_at(id, found.as_ref());
                 if found
                     .as_ref()
                     .is_some_and(|address| address.state == AddressState::Free)
@@ -196,8 +200,7 @@ impl Looker<'_> {
                 Found::Address(id.clone(), found)
             }
             Need::Unsettled => Found::Unsettled(self.unsettled(goal).await?),
-            Need::Free { zone, all: false } => Found::Free(self.api.free_addresses(zone.as_ref()).await?),
-            Need::Free { zone, all: true } => Found::Free(self.api.all_free_addresses(zone.as_ref()).await?),
+            Need::Free { zone, among } => Found::Free(self.free(zone.as_ref(), among).await?),
             Need::Digits(ip) => {
                 let list = self.api.addresses(&AddressQuery::Ip(*ip)).await?.into_items();
                 Found::Digits(*ip, list.into_iter().find(|address| address.ip == *ip))
@@ -249,6 +252,8 @@ impl Looker<'_> {
             self.api.port_forwarding_rules(id),
             self.api.remote_access_vpns(id),
         );
+        let address = address?;
+        self.board.looked_at(id, address.as_ref());
         let rules = match rules {
             Ok(rules) if rules.is_complete() => rules.into_items(),
             Ok(_) => return Err(Unread::Restless("the list of rules of an address")),
@@ -257,7 +262,7 @@ impl Looker<'_> {
         };
         Ok(Found::Holders(Box::new(OnAddress {
             id: id.clone(),
-            address: address?,
+            address,
             rules,
             holders: Holders {
                 port_forwarding: optional(forwarding.map(|list| list.items().len()))?,
@@ -335,6 +340,9 @@ impl Found {
                     .retain(|rule| rule.address_id.as_ref() != Some(&id));
                 observation.rules.extend(rules);
                 observation.addresses.retain(|other| other.id != id);
+                if let Some(unsettled) = &mut observation.unsettled {
+                    unsettled.retain(|other| other.id != id);
+                }
                 match address {
                     Some(address) if address.state != AddressState::Free => {
                         observation.addresses.push(address);
@@ -346,5 +354,46 @@ impl Found {
                 observation.holders.insert(id, holders);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cloudstack::types::Entity;
+
+    fn address(state: &str) -> PublicIpAddress {
+        let value = json!({ "id": "ip", "ipaddress": "192.0.2.7", "state": state });
+        PublicIpAddress::parse(Fields::of(&value)).unwrap()
+    }
+
+    #[rstest]
+    #[case::still_being_released(Some("Releasing"), Some(AddressState::Releasing))]
+    #[case::somebodys(Some("Allocated"), Some(AddressState::Allocated))]
+    #[case::free(Some("Free"), None)]
+    #[case::not_visible(None, None)]
+    fn what_is_found_on_an_address_in_ones_turn_takes_the_place_of_what_lists_showed(
+        #[case] found: Option<&str>,
+        #[case] state: Option<AddressState>,
+    ) {
+        let mut seen = Observation::empty(Timestamp::from_seconds(0), Features::NEWEST);
+        seen.unsettled = Some(vec![address("Releasing")]);
+        let found = OnAddress {
+            id: address("Releasing").id,
+            address: found.map(address),
+            rules: Vec::new(),
+            holders: Holders::default(),
+        };
+        Found::Holders(Box::new(found)).put(&mut seen);
+        assert_eq!(seen.unsettled, Some(Vec::new()));
+        let states: Vec<_> = seen
+            .addresses
+            .iter()
+            .map(|address| address.state.clone())
+            .collect();
+        assert_eq!(states, Vec::from_iter(state));
     }
 }

@@ -7,7 +7,7 @@
 //! | `ownership`, `admission` | whose a rule and an address is: the only place that says what may be touched |
 //! | `network`, `address`, `members` | where is balanced, on which address, to which machines |
 //! | `plan` | which steps lead there, in which order, with which reason and impact |
-//! | `observation`, `look`, `board`, `namespaces`, `unseen` | what was seen, how it is looked at, and what balancers share of it |
+//! | `observation`, `look`, `free`, `board`, `namespaces`, `unseen` | what was seen, how it is looked at, and what balancers share of it |
 //! | `apply` | nothing: it carries out one step |
 //! | `run`, `failure` | when to look again, and what a failed step means |
 //! | `preview` | nothing: dry runs and reports |
@@ -21,6 +21,7 @@ mod admission;
 mod apply;
 mod board;
 mod failure;
+mod free;
 mod list;
 mod look;
 mod marks;
@@ -50,7 +51,7 @@ use proto::Fault;
 use sha2::{Digest as _, Sha256};
 
 pub use list::Summary;
-pub use observation::Features;
+pub use observation::{Features, ServerVersion};
 pub use outcome::{Answer, Departed, Ingress, Note, Outcome, Outputs, Served, Severity, Wait};
 pub use plan::{Farewell, Impact};
 pub use wish::{
@@ -58,13 +59,14 @@ pub use wish::{
     WishPort,
 };
 pub(crate) use wish_wire::{MOST_MEMBERS, MOST_PORTS};
-pub(crate) use words::short;
+pub(crate) use words::{hint, short};
 
-use crate::cloudstack::types::{ProjectId, Timestamp, Version};
+use crate::cloudstack::types::{ProjectId, Timestamp};
 use crate::cloudstack::{Api, Command};
 use crate::instances::MachineLists;
 use crate::tenant::{ClusterUids, Machines, Policy, Scope};
 use board::Board;
+use free::{LastLook, Places};
 use look::Looker;
 use names::Names;
 use ownership::Identity;
@@ -92,23 +94,24 @@ pub struct Tenancy<'t> {
     /// The cluster's UIDs.
     pub uids: &'t ClusterUids,
     /// The server's version. An unknown one gets what works on all: older ones say that they changed a rule in place and don't.
-    pub version: Option<Version>,
+    pub version: ServerVersion,
     /// A machine is visible that a node of the cluster was found to be: it is looked in the right place.
     pub nodes_visible: bool,
 }
 
 impl Tenancy<'_> {
     fn features(&self) -> Features {
-        let is_since = |minor| move |version| version >= Version::new(4, minor, 0);
+        let is_known = matches!(self.version, ServerVersion::Is(_));
         let rights = self.api.account().rights(self.api.project());
         let may = |command| rights.get(&command) != Some(&false);
         Features {
-            sources_on_create: self.version.is_none_or(is_since(18)),
-            sources_unsure: self.version.is_none(),
-            sources_on_update: self.version.is_some_and(is_since(22)),
-            protocol_update_applies: self.version.is_some_and(is_since(22)),
+            sources_on_create: self.version.is_since(18) || !is_known,
+            sources_unsure: !is_known,
+            sources_on_update: self.version.is_since(22),
+            protocol_update_applies: self.version.is_since(22),
             may_tag: may(Command::CreateTags) && may(Command::DeleteTags),
             may_untag: may(Command::DeleteTags),
+            not_answered: self.version == ServerVersion::NotAnswered,
         }
     }
 }
@@ -158,6 +161,8 @@ pub struct LoadBalancers {
     machines: Arc<MachineLists>,
     drift: Duration,
     boards: Mutex<HashMap<BoardKey, Arc<Board>>>,
+    /// Where allowed addresses were found among the free ones.
+    places: Places,
 }
 
 impl LoadBalancers {
@@ -167,6 +172,7 @@ impl LoadBalancers {
             machines,
             drift: DRIFT,
             boards: Mutex::default(),
+            places: Places::default(),
         }
     }
 
@@ -242,6 +248,10 @@ impl LoadBalancers {
 
     /// What `ensure` would do.
     pub async fn plan_ensure(&self, tenancy: &Tenancy<'_>, demand: &Demand<Wish>) -> Result<Preview, Fault> {
+        // A person would consent to steps that are not needed.
+        if tenancy.version == ServerVersion::NotAnswered {
+            return Err(failure::version_not_answered());
+        }
         let goal = Goal::Serve(Box::new(demand.goal.clone()));
         self.preview(
             tenancy,
@@ -327,6 +337,8 @@ impl LoadBalancers {
             api,
             board,
             machines: &self.machines,
+            places: &self.places,
+            last_look: LastLook::default(),
             needs_machines: tenancy.scope.machines != Machines::Any,
             features: tenancy.features(),
         }

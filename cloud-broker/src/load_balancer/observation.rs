@@ -9,8 +9,34 @@ use std::net::IpAddr;
 use super::namespaces::Namespaces;
 use crate::cloudstack::types::{
     AclItemId, AclListId, AddressId, AddressState, FirewallRule, FirewallRuleId, JobId, LoadBalancerRule,
-    Machine, MachineId, Network, NetworkAclItem, PublicIpAddress, RuleId, RuleState, Timestamp, ZoneId,
+    Machine, MachineId, Network, NetworkAclItem, PublicIpAddress, RuleId, RuleState, Timestamp, Version,
+    ZoneId,
 };
+use crate::tenant::AllowedAddresses;
+
+/// What is known of the server's version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerVersion {
+    /// It is this one, or at least this one.
+    Is(Version),
+    /// The key may not ask, and nothing shows it.
+    Unknown,
+    /// The server did not answer the question just now.
+    NotAnswered,
+}
+
+impl From<Option<Version>> for ServerVersion {
+    fn from(version: Option<Version>) -> Self {
+        version.map_or(Self::Unknown, Self::Is)
+    }
+}
+
+impl ServerVersion {
+    /// Whether it is known to be 4 of this minor number or later.
+    pub(crate) fn is_since(self, minor: u32) -> bool {
+        matches!(self, Self::Is(version) if version >= Version::new(4, minor, 0))
+    }
+}
 
 /// What the server can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +53,8 @@ pub struct Features {
     pub may_tag: bool,
     /// The key may take tags off.
     pub may_untag: bool,
+    /// What it can do with rules is only not known just now.
+    pub not_answered: bool,
 }
 
 impl Features {
@@ -38,6 +66,7 @@ impl Features {
         protocol_update_applies: true,
         may_tag: false,
         may_untag: false,
+        not_answered: false,
     };
 }
 
@@ -56,12 +85,12 @@ pub(crate) enum Need {
     Address(AddressId),
     /// Addresses that are being taken or released, or were left so.
     Unsettled,
-    /// Free addresses of a zone: a page of them, or all where not every address will do.
+    /// Some free addresses of a zone that may be used.
     Free {
         /// The zone.
         zone: Option<ZoneId>,
-        /// Whether a page is not enough.
-        all: bool,
+        /// Which may be used.
+        among: AllowedAddresses,
     },
     /// An address by its digits, whatever its state.
     Digits(IpAddr),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::admission::{Admission, admission};
+use super::admission::{Admission, Fence, admission};
 use super::marks::{AddressWord, Mark};
 use super::names::Names;
 use super::observation::{JobView, Observation};
@@ -103,6 +103,7 @@ pub(crate) struct Survey<'o> {
     rules: Vec<Claimed<'o>>,
     unadopted: bool,
     undecided: Vec<RuleId>,
+    outside: Vec<(&'o LoadBalancerRule, Fence)>,
 }
 
 impl<'o> Survey<'o> {
@@ -110,7 +111,7 @@ impl<'o> Survey<'o> {
     pub(crate) fn of(identity: &Identity, observation: &'o Observation) -> Self {
         let (mut any_marked, mut any_named, mut any_to_adopt) = (false, false, false);
         let mut rules: Vec<Claimed<'o>> = Vec::with_capacity(observation.rules.len());
-        let mut undecided = Vec::new();
+        let (mut undecided, mut outside) = (Vec::new(), Vec::new());
         for rule in &observation.rules {
             let mark = Mark::find(&rule.description);
             let claim = match &mark {
@@ -118,7 +119,10 @@ impl<'o> Survey<'o> {
                 None if identity.names.parse(&rule.name).is_none() => Claim::Stranger,
                 None => match admission(&identity.fence, rule, observation) {
                     Admission::Inside => Claim::Mine,
-                    Admission::Outside => Claim::Stranger,
+                    Admission::Outside(fence) => {
+                        outside.push((rule, fence));
+                        Claim::Stranger
+                    }
                     Admission::AskMembers => {
                         undecided.push(rule.id.clone());
                         Claim::Stranger
@@ -140,6 +144,7 @@ impl<'o> Survey<'o> {
         Self {
             rules,
             undecided,
+            outside,
             unadopted: any_to_adopt && !any_marked && identity.take_over,
         }
     }
@@ -147,6 +152,11 @@ impl<'o> Survey<'o> {
     /// Rules whose members have to be looked at before it can be said whose they are.
     pub(crate) fn undecided(&self) -> &[RuleId] {
         &self.undecided
+    }
+
+    /// Rules without a mark that are named for this Service and that its fence leaves out.
+    pub(crate) fn outside(&self) -> &[(&'o LoadBalancerRule, Fence)] {
+        &self.outside
     }
 
     /// Rules of this Service, those on their way out included: they still prove.

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use proto::{Fault, FaultKind};
 
-use self::trust::{Trust, leads_to_taking, stricter};
+use self::trust::{Trust, depends_on_version, leads_to_taking, stricter};
 use super::Permit;
 use super::apply::Turns;
-use super::failure::{fault_of, judged_by_looking, unread};
+use super::failure::{fault_of, judged_by_looking, unread, version_not_answered};
 use super::look::Looker;
 use super::observation::{Need, Observation};
 use super::outcome::{Note, Served, Wait};
@@ -178,6 +178,9 @@ impl<'c> Run<'c> {
 
     /// Does what a plan asks for next.
     async fn act(&mut self, plan: Plan, seen: &mut Observation) -> Result<Next, Fault> {
+        if seen.features.not_answered && depends_on_version(&self.request.goal, &plan) {
+            return Err(version_not_answered());
+        }
         self.remember(&plan);
         self.give_turn_on(&plan);
         if let End::Refused(fault) = plan.end {

@@ -76,10 +76,6 @@ type Edit = fn(&mut v1::Wish);
 #[case::a_long_consent(|w: &mut v1::Wish| w.accept_replace = "x".repeat(254), "accept_replace", "TOO_LONG")]
 #[case::a_long_address(|w: &mut v1::Wish| w.requested_address = "x".repeat(254), "requested_address", "TOO_LONG")]
 #[case::a_long_source(|w: &mut v1::Wish| w.sources = vec!["x".repeat(254)], "sources", "TOO_LONG")]
-#[case::a_long_hint(
-    |w: &mut v1::Wish| w.adoption = Some(v1::Adoption { load_balancer_ip: "x".repeat(254), ..v1::Adoption::default() }),
-    "adoption.load_balancer_ip", "TOO_LONG"
-)]
 fn a_wish_that_can_not_be_met_is_refused_with_its_field(
     #[case] edit: Edit,
     #[case] field: &str,
@@ -107,6 +103,33 @@ fn a_plain_wish_is_read() {
     assert!(wish.sources.is_everybody());
     assert_eq!(wish.requested, None);
     assert_eq!(wish.algorithm, Algorithm::RoundRobin);
+}
+
+#[rstest]
+#[case::blanks_around_it("192.0.2.7\n", "192.0.2.7")]
+#[case::too_long(&"x".repeat(254), "")]
+#[case::of_two_lines("192.0.2.7\n192.0.2.8", "")]
+fn a_wish_is_never_refused_for_what_an_older_controller_noted(#[case] noted: &str, #[case] read: &str) {
+    let mut wish = wire();
+    wish.adoption = Some(v1::Adoption {
+        load_balancer_ip: noted.to_owned(),
+        ip_associated_by_controller: true,
+    });
+    let (wish, _) = Wish::from_proto(Some(&wish), &policy()).unwrap();
+    assert_eq!(wish.adoption.load_balancer_ip, read);
+    assert!(wish.adoption.ip_associated_by_controller);
+}
+
+#[test]
+fn blanks_around_the_texts_of_a_wish_do_not_count() {
+    let mut wish = wire();
+    wish.requested_address = " 192.0.2.7\n".to_owned();
+    wish.network = "k8s\n".to_owned();
+    wish.accept_replace = "0a1b\n".to_owned();
+    let (wish, _) = Wish::from_proto(Some(&wish), &policy()).unwrap();
+    assert_eq!(wish.requested, "192.0.2.7".parse().ok());
+    assert_eq!(wish.network, Some(NameOrId::new("k8s")));
+    assert_eq!(wish.accept_replace, "0a1b");
 }
 
 #[test]

@@ -47,8 +47,9 @@ impl Wish {
     /// Reads and checks the wish of a call; notes say what of it was left out.
     pub fn from_proto(wish: Option<&v1::Wish>, policy: &Policy) -> Result<(Self, Vec<Note>), Fault> {
         let wish = wish.ok_or_else(|| missing("wish"))?;
-        words::short("network", &wish.network)?;
-        words::short("accept_replace", &wish.accept_replace)?;
+        let (network, accept_replace) = (wish.network.trim(), wish.accept_replace.trim());
+        words::short("network", network)?;
+        words::short("accept_replace", accept_replace)?;
         for source in &wish.sources {
             words::short("sources", source)?;
         }
@@ -67,11 +68,11 @@ impl Wish {
             sources,
             requested: requested(&wish.requested_address, policy)?,
             keep_address: wish.keep_address,
-            network: (!wish.network.is_empty()).then(|| NameOrId::new(&wish.network)),
+            network: (!network.is_empty()).then(|| NameOrId::new(network)),
             algorithm: algorithm(wish)?,
             dialect: DialectWish::from_proto(wish.dialect.as_ref())?,
-            accept_replace: wish.accept_replace.clone(),
-            adoption: AdoptionHint::from_proto(wish.adoption.as_ref())?,
+            accept_replace: accept_replace.to_owned(),
+            adoption: AdoptionHint::from_proto(wish.adoption.as_ref()),
         };
         Ok((read, notes))
     }
@@ -108,16 +109,17 @@ impl DialectWish {
 }
 
 impl AdoptionHint {
-    /// Reads the hint of a call.
-    pub fn from_proto(hint: Option<&v1::Adoption>) -> Result<Self, Fault> {
+    /// Reads the hint of a call. Anybody in the namespace can write it, and neither serving nor deleting fails for it: an address
+    /// that can't be read is none.
+    pub fn from_proto(hint: Option<&v1::Adoption>) -> Self {
         let Some(hint) = hint else {
-            return Ok(Self::default());
+            return Self::default();
         };
-        words::short("adoption.load_balancer_ip", &hint.load_balancer_ip)?;
-        Ok(Self {
-            load_balancer_ip: hint.load_balancer_ip.clone(),
+        let asked = words::hint("adoption.load_balancer_ip", &hint.load_balancer_ip);
+        Self {
+            load_balancer_ip: asked.unwrap_or_default().to_owned(),
             ip_associated_by_controller: hint.ip_associated_by_controller,
-        })
+        }
     }
 }
 
@@ -139,13 +141,12 @@ fn algorithm(wish: &v1::Wish) -> Result<Algorithm, Fault> {
 }
 
 fn requested(text: &str, policy: &Policy) -> Result<Option<IpAddr>, Fault> {
-    let field = "requested_address";
+    let (field, text) = ("requested_address", text.trim());
     words::short(field, text)?;
-    if text.trim().is_empty() {
+    if text.is_empty() {
         return Ok(None);
     }
     let ip: IpAddr = text
-        .trim()
         .parse()
         .map_err(|_| Fault::invalid("BAD_ADDRESS", field, format!("\"{text}\" is no IP address")))?;
     if ip.is_ipv6() {

@@ -20,6 +20,12 @@ pub(crate) fn short(field: &str, text: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+/// A text that only helps, without the blanks around it: none if it is empty or can't be used. What a call is for never fails for it.
+pub(crate) fn hint<'t>(field: &str, text: &'t str) -> Option<&'t str> {
+    let text = text.trim();
+    (!text.is_empty() && short(field, text).is_ok()).then_some(text)
+}
+
 /// A name such as those of Services and Nodes; empty where a caller does not know it.
 pub(crate) fn name(field: &str, text: &str) -> Result<(), Fault> {
     within(field, text, LONGEST)?;
@@ -55,6 +61,16 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[rstest]
+    #[case::a_text("192.0.2.1", Some("192.0.2.1"))]
+    #[case::blanks_around_it(" 192.0.2.1\n", Some("192.0.2.1"))]
+    #[case::blanks_only(" \n", None)]
+    #[case::a_text_that_is_too_long(&"x".repeat(254), None)]
+    #[case::a_text_of_two_lines("a\nb", None)]
+    fn a_hint_that_can_not_be_used_is_none(#[case] text: &str, #[case] expected: Option<&str>) {
+        assert_eq!(hint("hint", text), expected);
+    }
 
     type Check = fn(&str, &str) -> Result<(), Fault>;
 

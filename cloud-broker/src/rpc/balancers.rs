@@ -16,9 +16,9 @@ use super::fence::{Fence, Permit, Stop};
 use super::service::{Broker, deadline, lost};
 use super::slots::{Intent, Turn};
 use super::wire::balancers as wire;
-use crate::cloudstack::types::Version;
-use crate::directory::Served;
-use crate::load_balancer::{self, Answer, Outcome, ServiceRef, Tenancy};
+use crate::cloudstack::Api;
+use crate::directory::{Served, Shared};
+use crate::load_balancer::{self, Answer, Outcome, ServerVersion, ServiceRef, Tenancy};
 
 impl load_balancer::Permit for Permit {
     fn still_wanted(&self) -> Result<(), Fault> {
@@ -203,26 +203,48 @@ impl Broker {
         let _left = caller.drop_guard();
         let (send, receive) = tokio::sync::oneshot::channel();
         let work = work.in_current_span();
+        let doubt = Doubt {
+            shared: Arc::clone(&served.shared),
+            api: served.api.clone(),
+            service: service.clone(),
+        };
         self.host.spawn_contained("load-balancer-call", async move {
+            let _doubt = doubt;
             // The caller may have left.
             let _ = send.send(work.await);
         });
-        receive.await.map_err(|_| {
-            served.shared.balancers.lost(&served.api, service);
-            lost()
-        })
+        receive.await.map_err(|_| lost())
+    }
+}
+
+/// Doubts what was seen of a Service's cloud when the work on it panics, whether or not its caller is still there.
+struct Doubt {
+    shared: Arc<Shared>,
+    api: Api,
+    service: ServiceRef,
+}
+
+impl Drop for Doubt {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.balancers.lost(&self.api, &self.service);
+        }
     }
 }
 
 /// The server's version, if it can be had in time.
-async fn version(call: &Call, deadline: Instant) -> Option<Version> {
-    tokio::time::timeout_at(deadline.into(), call.served.version())
-        .await
-        .ok()
-        .flatten()
+async fn version(call: &Call, deadline: Instant) -> ServerVersion {
+    match tokio::time::timeout_at(deadline.into(), call.served.version()).await {
+        Ok(Ok(version)) => version.into(),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "the server's version is not known yet");
+            ServerVersion::NotAnswered
+        }
+        Err(_) => ServerVersion::NotAnswered,
+    }
 }
 
-fn tenancy(call: &Call, version: Option<Version>) -> Tenancy<'_> {
+fn tenancy(call: &Call, version: ServerVersion) -> Tenancy<'_> {
     let tenant = &call.served.tenant;
     Tenancy {
         api: &call.served.api,

@@ -1,6 +1,7 @@
 //! What the configuration lets a tenant do. Pure.
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 
 use ipnet::IpNet;
@@ -92,7 +93,7 @@ impl PortRange {
 }
 
 /// Networks whose addresses may be used; none named is all of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AllowedAddresses(Vec<IpNet>);
 
 impl AllowedAddresses {
@@ -104,6 +105,26 @@ impl AllowedAddresses {
     /// Whether the address may be used.
     pub fn admit(&self, address: IpAddr) -> bool {
         self.0.is_empty() || self.0.iter().any(|network| network.contains(&address))
+    }
+
+    /// The IPv4 addresses one by one, if they are no more than this; `None` if they are more, or all.
+    pub fn few(&self, most: usize) -> Option<BTreeSet<IpAddr>> {
+        if self.is_all() {
+            return None;
+        }
+        let networks = self.0.iter().filter_map(|network| match network {
+            IpNet::V4(network) => Some(network),
+            IpNet::V6(_) => None,
+        });
+        let mut few = BTreeSet::new();
+        for network in networks {
+            let (first, last) = (network.network().to_bits(), network.broadcast().to_bits());
+            if usize::try_from(last - first).map_or(true, |others| others >= most) {
+                return None;
+            }
+            few.extend((first..=last).map(|bits| IpAddr::from(Ipv4Addr::from_bits(bits))));
+        }
+        (few.len() <= most).then_some(few)
     }
 
     /// Whether every address may be used.
@@ -144,6 +165,24 @@ impl AddressSharing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[rstest::rstest]
+    #[case::all(&[], None)]
+    #[case::one(&["192.0.2.7/32"], Some(1))]
+    #[case::two_that_share_an_address(&["192.0.2.8/30", "192.0.2.11/32", "192.0.2.12/32"], Some(5))]
+    #[case::just_as_many(&["192.0.2.0/28"], Some(16))]
+    #[case::more(&["192.0.2.0/28", "192.0.2.16/32"], None)]
+    #[case::far_more(&["0.0.0.0/0"], None)]
+    #[case::ipv6_counts_not(&["2001:db8::/32"], Some(0))]
+    fn few_allowed_addresses_can_be_told_one_by_one(
+        #[case] networks: &[&str],
+        #[case] expected: Option<usize>,
+    ) {
+        let allowed = AllowedAddresses::of(networks.iter().map(|network| network.parse().unwrap()).collect());
+        let few = allowed.few(16);
+        assert_eq!(few.as_ref().map(BTreeSet::len), expected);
+        assert!(few.iter().flatten().all(|ip| allowed.admit(*ip)));
+    }
 
     #[test]
     fn a_port_range_has_both_its_ends_and_is_never_empty() {

@@ -1,10 +1,15 @@
 //! Clusters that share keys: the fence of each decides which rules without a mark it may take over.
 
+use std::time::Duration;
+
+use cloud_broker::load_balancer::{Demand, Outcome};
 use cloud_broker::tenant::{Machines, NameOrId, Pattern, Scope};
 use cloudstack_simulator::{Handle, Seed};
 
 use super::load_balancer_others::{NAME, by_hand};
-use super::load_balancer_support::{Broker, cloud, cluster, farewell, isolated, picture, service, wish};
+use super::load_balancer_support::{
+    Always, Broker, cloud, cluster, farewell, isolated, picture, service, wish,
+};
 
 /// Another cluster's broker process, with this fence.
 fn fenced(cloud: &Handle, uid: &str, network: &str, machines: Machines) -> Broker {
@@ -98,4 +103,62 @@ async fn a_balancer_of_its_own_machines_can_end_before_it_was_taken_over() {
     let blue = fenced(&cloud, "blue-uid", "k8s", named("node-*"));
     blue.delete(&service(1), farewell()).await.unwrap();
     assert_eq!(picture(&cloud.dump()), Vec::<String>::new());
+}
+
+#[rstest::rstest]
+#[case::a_network_that_is_another_one("green", Machines::Any)]
+#[case::machines_that_do_not_fit("k8s", named("nodes-*"))]
+#[tokio::test]
+async fn a_service_whose_balancer_the_fence_leaves_out_keeps_its_address_and_gets_no_other(
+    #[case] network: &str,
+    #[case] machines: Machines,
+) {
+    let seed = Seed::builder()
+        .account("demo")
+        .network("demo", "k8s", "127.101.0.0/24")
+        .machines("k8s", "node-", 3)
+        .network("demo", "green", "127.101.1.0/24")
+        .build();
+    let cloud = cloud(seed).await;
+    let name = format!("{NAME}-tcp-80");
+    let made = by_hand(
+        &Broker::new(&cloud),
+        &cloud,
+        "127.100.0.50",
+        &[(&name, 80, 30080)],
+    )
+    .await;
+    let before = picture(&cloud.dump());
+    let broker = fenced(&cloud, "blue-uid", network, machines);
+    let mut wanted = wish(&cloud, &[(80, 30080)]);
+    wanted.network = network.to_owned();
+    let answer = broker
+        .ensure_once(&service(1), &wanted, &[made.ip])
+        .await
+        .unwrap();
+    assert!(
+        matches!(&answer.outcome, Outcome::Pending(wait) if wait.reason == "OUTSIDE_FENCE"),
+        "{answer:?}"
+    );
+    assert!(
+        answer
+            .notes
+            .iter()
+            .any(|note| note.reason == "OutsideFence" && note.text.contains(&name)),
+        "{answer:?}"
+    );
+    let demand = Demand {
+        service: service(1),
+        published: vec![made.ip],
+        goal: farewell(),
+    };
+    let soon = runtime::clock::now() + Duration::from_secs(20);
+    let answer = broker
+        .balancers
+        .delete(&broker.tenancy(), &demand, &Always, soon)
+        .await
+        .unwrap();
+    assert!(matches!(&answer.outcome, Outcome::Settled(departed) if departed.kept == [made.ip]));
+    assert!(answer.notes.iter().any(|note| note.reason == "AddressKept"));
+    assert_eq!(picture(&cloud.dump()), before);
 }

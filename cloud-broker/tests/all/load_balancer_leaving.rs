@@ -7,7 +7,7 @@ use cloud_broker::cloudstack::types::{AddressId, PortRange, Tag, TaggedResource}
 use cloud_broker::cloudstack::{
     AddressQuery, Associate, AssociateTarget, CreateAclItem, FirewallProtocol, NetworkQuery,
 };
-use cloud_broker::load_balancer::{Answer, Demand, Departed, Farewell, Outcome};
+use cloud_broker::load_balancer::{Answer, Demand, Departed, Farewell, Outcome, Wish};
 use cloudstack_simulator::{Effect, Fault as Script, Handle, Hold, MachineSeed, NetworkSeed, Seed};
 use proto::Fault;
 
@@ -291,29 +291,19 @@ async fn acl_items_go_with_the_network_and_with_the_service_wherever_they_are() 
     assert_eq!(cloud.dump().rules.len(), 0);
 }
 
-#[rstest::rstest]
-#[case::the_nodes_are_visible(true)]
-#[case::nothing_of_the_cluster_is_visible(false)]
-#[tokio::test]
-async fn the_last_balancer_ends_although_its_address_is_a_strangers_by_now(#[case] nodes_visible: bool) {
-    let seed = Seed::builder()
+fn with_a_stranger() -> Seed {
+    Seed::builder()
         .account("demo")
         .account("other")
         .network("demo", "k8s", "127.101.0.0/24")
         .network("other", "theirs", "127.102.0.0/24")
         .machines("k8s", "node-", 3)
-        .build();
-    let cloud = cloud(seed).await;
-    let mut broker = Broker::new(&cloud);
-    let (served, _) = broker
-        .ensure(&service(1), &wish(&cloud, &[(80, 30080)]), &[])
-        .await
-        .unwrap();
-    let ip = served.ingress.ip;
-    let turn = broker.api.turn_to_release(&served.outputs.address_id).await;
-    broker.api.release(&turn).await.unwrap().finished().await.unwrap();
-    drop(turn);
-    let stranger = Broker::at(&Endpoint::of(&cloud, "other"));
+        .build()
+}
+
+/// A free address is taken by another account.
+async fn a_stranger_takes(cloud: &Handle, ip: IpAddr) {
+    let stranger = Broker::at(&Endpoint::of(cloud, "other"));
     let theirs = stranger
         .api
         .networks(&NetworkQuery::default())
@@ -326,14 +316,66 @@ async fn the_last_balancer_ends_although_its_address_is_a_strangers_by_now(#[cas
         job: uuid::Uuid::new_v4().into(),
     };
     let turn = stranger.api.turn_to_associate().await;
-    stranger
-        .api
-        .associate(&turn, &request)
-        .await
-        .unwrap()
-        .finished()
+    let started = stranger.api.associate(&turn, &request).await.unwrap();
+    started.finished().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_address_that_is_a_strangers_after_its_release_is_looked_for_once() {
+    let cloud = cloud(with_a_stranger()).await;
+    let broker = Broker::new(&cloud);
+    let (old, _) = broker
+        .ensure(&service(1), &wish(&cloud, &[(80, 30080)]), &[])
         .await
         .unwrap();
+    let mut wanted = wish(&cloud, &[(80, 30080)]);
+    wanted.requested_address = SHARED.to_owned();
+    let (moved, _) = broker
+        .ensure(&service(1), &wanted, &[old.ingress.ip])
+        .await
+        .unwrap();
+    let published = [moved.ingress.ip];
+    // The call ends before the release does.
+    cloud.hold_jobs(&[Hold::at_start("disassociateIpAddress")]);
+    let demand = Demand {
+        service: service(1),
+        published: published.to_vec(),
+        goal: Wish::from_proto(Some(&wanted), &broker.policy).unwrap().0,
+    };
+    let soon = runtime::clock::now() + Duration::from_millis(500);
+    let answer = broker
+        .balancers
+        .ensure(&broker.tenancy(), &demand, &Always, soon)
+        .await
+        .unwrap();
+    assert!(matches!(answer.outcome, Outcome::Pending(wait) if wait.reason == "JOB_RUNNING"));
+    cloud.hold_jobs(&[]);
+    cloud.release_jobs().await;
+    cloud.settled().await;
+    a_stranger_takes(&cloud, old.ingress.ip).await;
+    broker.ensure(&service(1), &wanted, &published).await.unwrap();
+    cloud.reset_calls();
+    broker.ensure(&service(1), &wanted, &published).await.unwrap();
+    let calls = cloud.calls();
+    assert_eq!(calls.by_command.get("listPublicIpAddresses"), None, "{calls:?}");
+}
+
+#[rstest::rstest]
+#[case::the_nodes_are_visible(true)]
+#[case::nothing_of_the_cluster_is_visible(false)]
+#[tokio::test]
+async fn the_last_balancer_ends_although_its_address_is_a_strangers_by_now(#[case] nodes_visible: bool) {
+    let cloud = cloud(with_a_stranger()).await;
+    let mut broker = Broker::new(&cloud);
+    let (served, _) = broker
+        .ensure(&service(1), &wish(&cloud, &[(80, 30080)]), &[])
+        .await
+        .unwrap();
+    let ip = served.ingress.ip;
+    let turn = broker.api.turn_to_release(&served.outputs.address_id).await;
+    broker.api.release(&turn).await.unwrap().finished().await.unwrap();
+    drop(turn);
+    a_stranger_takes(&cloud, ip).await;
     broker.nodes_visible = nodes_visible;
     let demand = Demand {
         service: service(1),

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use cloud_broker::cloudstack::types::{AddressState, Network, Version};
 use cloud_broker::cloudstack::{AddressQuery, ApiKeys, MachineQuery, NetworkQuery, RuleQuery};
-use cloud_broker::load_balancer::{Demand, Outcome, Permit, Served, ServiceRef, ServiceUid, Wish};
+use cloud_broker::load_balancer::{
+    Demand, Outcome, Permit, Served, ServerVersion, ServiceRef, ServiceUid, Wish,
+};
 use proto::{Fault, FaultKind, v1};
 
 use super::load_balancer_support::{Broker, Endpoint, farewell, port_of};
@@ -43,7 +45,7 @@ impl Place {
             pace: 1.0,
         });
         // The role of managed clusters may not ask for the version, and its user names none.
-        broker.version = (self.keys != "CKS_").then(release);
+        broker.version = (self.keys != "CKS_").then(release).into();
         broker
     }
 
@@ -182,10 +184,7 @@ async fn a_balancer_lives_and_leaves_nothing(#[case] place: Place) {
         .into_items();
     assert_eq!(rules.len(), 2, "{rules:#?}");
     for rule in &rules {
-        if broker
-            .version
-            .is_some_and(|version| version >= Version::new(4, 18, 0))
-        {
+        if matches!(broker.version, ServerVersion::Is(version) if version >= Version::new(4, 18, 0)) {
             assert_eq!(rule.sources.to_string(), wanted.sources.join(","));
         }
         assert_eq!(broker.api.rule_members(&rule.id).await.unwrap().unwrap().len(), 1);

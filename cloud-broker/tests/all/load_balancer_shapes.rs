@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use cloud_broker::cloudstack::types::Version;
-use cloud_broker::load_balancer::Outcome;
+use cloud_broker::load_balancer::{Outcome, ServerVersion};
 use cloudstack_simulator::Handle;
 use proto::{FaultKind, v1};
 
@@ -405,7 +405,7 @@ async fn older_servers_get_what_they_understand(
 ) {
     let cloud = cloud(isolated()).await;
     let mut broker = Broker::new(&cloud);
-    broker.version = Some(Version::new(4, minor, 0));
+    broker.version = ServerVersion::Is(Version::new(4, minor, 0));
     let mut wanted = wish(&cloud, &[(80, 30080)]);
     wanted.sources = vec!["10.0.0.0/8".to_owned()];
     let (served, _) = broker.ensure(&service(1), &wanted, &[]).await.unwrap();

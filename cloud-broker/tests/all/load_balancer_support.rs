@@ -9,7 +9,7 @@ use cloud_broker::cloudstack::{Account, Api, ApiKeys, Environment, Pace, Setting
 use cloud_broker::instances::MachineLists;
 use cloud_broker::load_balancer::{
     AdoptionHint, Answer, Demand, Departed, Dialect, DialectWish, Farewell, LoadBalancers, Outcome, Permit,
-    Preview, Served, ServiceRef, ServiceUid, Tenancy, Wish,
+    Preview, Served, ServerVersion, ServiceRef, ServiceUid, Tenancy, Wish,
 };
 use cloud_broker::metrics::CloudStackMetrics;
 use cloud_broker::tenant::{ClusterUid, ClusterUids, Policy, Scope};
@@ -60,7 +60,7 @@ pub(crate) struct Broker {
     pub(crate) scope: Scope,
     pub(crate) policy: Policy,
     pub(crate) uids: ClusterUids,
-    pub(crate) version: Option<Version>,
+    pub(crate) version: ServerVersion,
     pub(crate) nodes_visible: bool,
     stop: CancellationToken,
 }
@@ -123,7 +123,7 @@ impl Broker {
             },
             policy: Policy::default(),
             uids: cluster(CLUSTER),
-            version: Some(Version::new(4, 22, 0)),
+            version: ServerVersion::Is(Version::new(4, 22, 0)),
             nodes_visible: false,
             stop,
         }

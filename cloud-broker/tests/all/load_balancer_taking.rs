@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use cloud_broker::cloudstack::RuleQuery;
 use cloud_broker::cloudstack::types::Version;
 use cloud_broker::describe::Survey;
-use cloud_broker::load_balancer::Outcome;
+use cloud_broker::load_balancer::{Outcome, ServerVersion};
 use cloud_broker::tenant::AllowedAddresses;
 use cloudstack_simulator::{Effect, Fault, Handle, Hold, NetworkSeed, Seed};
 use futures::future::join_all;
@@ -39,6 +40,29 @@ async fn a_wish_that_the_cloud_refuses_every_time_keeps_no_address() {
     }
     cloud.clear_faults();
     let (served, _) = broker.ensure(&service(1), &wanted, &[]).await.unwrap();
+    assert_eq!(acquired(&cloud), [served.ingress.ip.to_string()]);
+}
+
+#[tokio::test]
+async fn an_address_that_clients_are_sent_to_stays_although_its_rules_are_gone_and_refused() {
+    let cloud = cloud(isolated()).await;
+    let broker = Broker::new(&cloud);
+    let wanted = wish(&cloud, &[(80, 30080)]);
+    let (served, _) = broker.ensure(&service(1), &wanted, &[]).await.unwrap();
+    let rules = broker.api.rules(&RuleQuery::All).await.unwrap().into_items();
+    for rule in rules {
+        let started = broker.api.delete_rule(&rule.id).await.unwrap();
+        started.finished().await.unwrap();
+    }
+    cloud.add_fault(Fault::always("createLoadBalancerRule", Effect::error(431, "no")));
+    // A process that has just begun looks before it acts.
+    let broker = Broker::new(&cloud);
+    let published = [served.ingress.ip];
+    let fault = broker
+        .ensure_once(&service(1), &wanted, &published)
+        .await
+        .unwrap_err();
+    assert_eq!(&*fault.reason, "REFUSED_BY_CLOUD");
     assert_eq!(acquired(&cloud), [served.ingress.ip.to_string()]);
 }
 
@@ -82,7 +106,7 @@ async fn sources_that_an_old_server_would_not_hold_open_no_port() {
         .build();
     let cloud = cloud(seed).await;
     let mut broker = Broker::new(&cloud);
-    broker.version = Some(Version::new(4, 17, 1));
+    broker.version = ServerVersion::Is(Version::new(4, 17, 1));
     let mut wanted = wish(&cloud, &[(80, 30080)]);
     wanted.sources = vec!["10.0.0.0/8".to_owned()];
     let fault = broker.ensure_once(&service(1), &wanted, &[]).await.unwrap_err();
@@ -97,7 +121,7 @@ async fn sources_that_an_old_server_would_not_hold_open_no_port() {
 async fn a_server_of_unknown_version_gets_what_works_on_all() {
     let cloud = cloud(isolated()).await;
     let mut broker = Broker::new(&cloud);
-    broker.version = None;
+    broker.version = ServerVersion::Unknown;
     let mut wanted = wish(&cloud, &[(80, 30080)]);
     let (served, _) = broker.ensure(&service(1), &wanted, &[]).await.unwrap();
     let published = [served.ingress.ip];
@@ -163,10 +187,10 @@ async fn the_version_is_learned_from_answers_where_the_key_may_not_ask(
     let broker = Broker::at(&Endpoint::of(&cloud, caller));
     let survey = Survey::default();
     let expected = minor.map(|minor| Version::new(4, minor, 0));
-    assert_eq!(survey.version(&broker.api).await, expected);
+    assert_eq!(survey.version(&broker.api).await.unwrap(), expected);
     // It is asked once.
     let before = calls(&cloud).0;
-    assert_eq!(survey.version(&broker.api).await, expected);
+    assert_eq!(survey.version(&broker.api).await.unwrap(), expected);
     assert_eq!(calls(&cloud).0 == before, expected.is_some());
 }
 

@@ -13,6 +13,8 @@ mod load_balancer_crash;
 #[cfg(test)]
 mod load_balancer_fences;
 #[cfg(test)]
+mod load_balancer_free;
+#[cfg(test)]
 mod load_balancer_laws;
 #[cfg(test)]
 mod load_balancer_leaving;
@@ -28,6 +30,8 @@ mod load_balancer_shapes;
 mod load_balancer_support;
 #[cfg(test)]
 mod load_balancer_taking;
+#[cfg(test)]
+mod load_balancer_version;
 #[cfg(test)]
 mod server_accounts;
 #[cfg(test)]

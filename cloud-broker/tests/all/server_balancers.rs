@@ -201,6 +201,28 @@ async fn a_balancer_is_made_listed_planned_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_new_balancer_waits_while_the_server_does_not_say_its_version() {
+    let cloud = simulator(seed()).await;
+    cloud.add_fault(Script::always(
+        "listCapabilities",
+        Effect::error(503, "preparing"),
+    ));
+    let broker = Running::start(&config(&cloud, "demo", "")).await;
+    let agent = broker.agent();
+    let request = request(&agent, &[80]).await;
+    let fault = ensure(&agent, request.clone()).await.unwrap_err();
+    assert_eq!(
+        (fault.kind, &*fault.reason),
+        (FaultKind::Unreachable, "CLOUD_UNREACHABLE")
+    );
+    assert!(is_empty(&cloud));
+    cloud.clear_faults();
+    settle(&agent, &request).await;
+    assert_eq!(cloud.dump().rules.len(), 1);
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wish_that_can_not_be_met_names_its_field_before_anything_is_done() {
     let cloud = simulator(seed()).await;
     let section = "[Cluster \"default\"]\nmember-ports = 30000-32767";

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
@@ -53,6 +54,8 @@ pub struct Limits {
     pub connections: usize,
     /// Calls over all of them; more than one connection can have.
     pub calls: usize,
+    /// After this time a connection takes no more calls, and ends with the last of those that run.
+    pub age: Duration,
 }
 
 impl Default for Limits {
@@ -60,6 +63,7 @@ impl Default for Limits {
         Self {
             connections: 32,
             calls: 128,
+            age: Duration::from_hours(1),
         }
     }
 }
@@ -272,7 +276,14 @@ mod tests {
     }
 
     fn admission(connections: usize, calls: usize) -> Arc<Admission> {
-        Admission::new(Arc::new(EveryPeer), Limits { connections, calls })
+        Admission::new(
+            Arc::new(EveryPeer),
+            Limits {
+                connections,
+                calls,
+                ..Limits::default()
+            },
+        )
     }
 
     /// A body that must not be read.

@@ -1,5 +1,6 @@
 //! The agent's end of the link: one channel that finds the first broker of its list that answers.
 
+use std::error::Error as _;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
@@ -176,6 +178,21 @@ impl AsyncWrite for Stream {
             Self::Tls(io) => Pin::new(io).poll_shutdown(cx),
         }
     }
+}
+
+/// Whether a call failed because its connection ended before the call was on it, so that it can be made again.
+pub fn was_not_sent(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error
+            .downcast_ref::<hyper::Error>()
+            .is_some_and(hyper::Error::is_canceled)
+        {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 #[cfg(test)]

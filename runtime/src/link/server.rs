@@ -39,9 +39,6 @@ const ACCEPTED: usize = 32;
 const STREAMS: u32 = 64;
 /// How long a call may take, from its first byte on; longer than any call waits.
 const CALL: Duration = Duration::from_mins(1);
-/// After this time a connection takes no more calls, and after the second it ends.
-const MAX_AGE: Duration = Duration::from_hours(1);
-const MAX_AGE_GRACE: Duration = Duration::from_secs(90);
 /// How often the certificate of an open connection is looked at again; a change of the files is noticed at once.
 const RECHECK: Duration = Duration::from_mins(1);
 
@@ -120,8 +117,8 @@ pub async fn serve(host: &Host, server: LinkServer, routes: Routes) -> anyhow::R
         .http2_keepalive_interval(Some(KEEP_ALIVE))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
         .max_concurrent_streams(STREAMS)
-        .max_connection_age(MAX_AGE)
-        .max_connection_age_grace(MAX_AGE_GRACE)
+        // Without a grace: with one, tonic gives no notice and ends the connection with the calls on it.
+        .max_connection_age(server.limits.age)
         .timeout(CALL)
         .layer(AdmissionLayer(admission))
         .add_routes(routes)

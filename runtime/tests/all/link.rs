@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rcgen::ExtendedKeyUsagePurpose;
 use runtime::host::Host;
-use runtime::link::{Limits, Link, LinkAddress, LinkServer, Peer, serve};
+use runtime::link::{Limits, Link, LinkAddress, LinkServer, Peer, serve, was_not_sent};
 use runtime::tls::{ClientAuth, ClientFiles, ClientTls, ServerFiles, ServerTls};
 use tokio::net::TcpStream;
 use tonic::service::Routes;
@@ -34,6 +34,15 @@ async fn health_routes(seen: Seen) -> Routes {
     Routes::new(tonic::service::interceptor::InterceptedService::new(
         service, note,
     ))
+}
+
+/// A health service, and who decides what it answers.
+async fn watched_routes() -> (Routes, tonic_health::server::HealthReporter) {
+    let (reporter, service) = tonic_health::server::health_reporter();
+    reporter
+        .set_service_status("", tonic_health::ServingStatus::Serving)
+        .await;
+    (Routes::new(service), reporter)
 }
 
 async fn check(link: &Link) -> Result<(), Status> {
@@ -305,4 +314,47 @@ async fn a_broken_change_keeps_the_certificates_in_use() {
     std::fs::write(pki.server_certificate(), "half a certificate").expect("written");
     tls.reload().expect_err("not a certificate");
     assert!(Arc::ptr_eq(&before, &tls.current()));
+}
+
+#[tokio::test]
+async fn a_call_that_runs_outlives_the_age_of_its_connection_and_others_go_on() {
+    let host = Host::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let address = LinkAddress::Unix(folder.path().join("run/broker.sock"));
+    let age = Duration::from_millis(100);
+    let server = LinkServer {
+        limits: Limits {
+            age,
+            ..Limits::default()
+        },
+        ..LinkServer::new(vec![address.clone()])
+    };
+    let (routes, reporter) = watched_routes().await;
+    serve(&host, server, routes).await.expect("serves");
+    let link = Link::connect(&host, vec![address], None);
+    let watch = HealthClient::new(link.channel())
+        .watch(HealthCheckRequest::default())
+        .await;
+    let mut told = watch.expect("a stream").into_inner();
+    assert_eq!(
+        told.message()
+            .await
+            .expect("an answer")
+            .expect("a first status")
+            .status,
+        1
+    );
+
+    let begun = runtime::clock::now();
+    while begun.elapsed() < age * 5 {
+        if let Err(status) = check(&link).await {
+            assert!(was_not_sent(&status), "{status:?}");
+        }
+    }
+    reporter
+        .set_service_status("", tonic_health::ServingStatus::NotServing)
+        .await;
+
+    let told = told.message().await.expect("the stream lives");
+    assert_eq!(told.expect("another status").status, 2);
 }

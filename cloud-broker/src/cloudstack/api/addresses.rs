@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::params::Params;
-use super::{Api, Started};
+use super::{Api, PagePlace, Started};
 use crate::cloudstack::types::{AddressId, JobId, NetworkId, PublicIpAddress, VpcId, ZoneId};
 use crate::cloudstack::{ApiError, AssociateTurn, Command, Listing, ReleaseTurn};
 
@@ -67,12 +67,14 @@ impl Api {
         self.some(Command::ListPublicIpAddresses, Self::free(zone)).await
     }
 
-    /// Every address of a zone that anybody may take: long, and only needed where not every address will do.
-    pub async fn all_free_addresses(&self, zone: Option<&ZoneId>) -> Result<Vec<PublicIpAddress>, ApiError> {
-        let list = self
-            .list(Command::ListPublicIpAddresses, Self::free(zone))
-            .await?;
-        Ok(list.into_items())
+    /// One page of the addresses of a zone that anybody may take, where not every address will do; and the place of the next one.
+    pub async fn free_addresses_at(
+        &self,
+        zone: Option<&ZoneId>,
+        place: PagePlace,
+    ) -> Result<(Vec<PublicIpAddress>, Option<PagePlace>), ApiError> {
+        self.page(Command::ListPublicIpAddresses, Self::free(zone), place)
+            .await
     }
 
     fn free(zone: Option<&ZoneId>) -> Params {

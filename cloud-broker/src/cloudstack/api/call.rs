@@ -14,6 +14,13 @@ use crate::cloudstack::paging::{Complete, Next, Pager};
 use crate::cloudstack::types::{Entity, Fields};
 use crate::cloudstack::{ApiError, Command, CommandClass, Listing, Refusal, retry};
 
+/// A page of a list that is read page by page. The first one is of the size that the operator chose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PagePlace {
+    page: usize,
+    size: Option<usize>,
+}
+
 /// How many rows are some.
 const SOME: usize = 32;
 
@@ -86,6 +93,38 @@ impl Api {
             answer => answer?,
         };
         Ok(rows::<T>(&answer).filter_map(T::parse).collect())
+    }
+
+    /// One page of a list that may be long, and the place of the next one. A server whose pages have become smaller shows the first.
+    pub(super) async fn page<T: Entity>(
+        &self,
+        command: Command,
+        params: Params,
+        place: PagePlace,
+    ) -> Result<(Vec<T>, Option<PagePlace>), ApiError> {
+        let (mut page, mut size) = (1, None);
+        let answer = if let Some(known) = place.size {
+            let there = params.clone().with("page", place.page).with("pagesize", known);
+            match self.read(command, there).await {
+                Err(ApiError::Rejected(refusal)) if refusal.code == Some(431) => {
+                    self.read(command, params).await?
+                }
+                answer => {
+                    (page, size) = (place.page, Some(known));
+                    answer?
+                }
+            }
+        } else {
+            self.read(command, params).await?
+        };
+        let shown = rows::<T>(&answer).count();
+        let size = size.unwrap_or(shown);
+        let count = Fields::of(&answer).small("count").unwrap_or_default();
+        let next = (shown > 0 && page * size < count).then_some(PagePlace {
+            page: page + 1,
+            size: Some(size),
+        });
+        Ok((rows::<T>(&answer).filter_map(T::parse).collect(), next))
     }
 
     /// One object by its id, which is the parameter `id`.

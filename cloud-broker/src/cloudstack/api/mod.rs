@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 pub use acl::CreateAclItem;
 pub use addresses::{AddressQuery, Associate, AssociateTarget};
+pub use call::PagePlace;
 pub use firewall::{CreateFirewallRule, FirewallProtocol};
 pub use machines::MachineQuery;
 pub use networks::NetworkQuery;

@@ -194,11 +194,15 @@ impl<T: Outcome> Start<'_, T> {
                     });
                 }
                 Ok(Err(error)) => error,
-                Err(_) => ApiError::Odd {
-                    command: self.command,
-                    reason: "its task was given up".to_owned(),
-                    maybe_executed: true,
-                },
+                // It panicked, or the process stops: nobody follows the job any more, so nobody may wait for it.
+                Err(_) => {
+                    account.jobs().not_sent(&job);
+                    ApiError::Odd {
+                        command: self.command,
+                        reason: "its task was given up".to_owned(),
+                        maybe_executed: true,
+                    }
+                }
             };
             self.api
                 .wait_for_repetition(CommandClass::Write, error, attempt)

@@ -12,7 +12,7 @@ use std::time::Duration;
 use proto::{Fault, FaultKind};
 use sha2::{Digest as _, Sha256};
 
-use super::{Decision, Site, release_again, unavailable, wait};
+use super::{Decision, Site, end_release, unavailable, wait};
 use crate::cloudstack::Associate;
 use crate::cloudstack::types::{AddressId, AddressState, Network, PublicIpAddress};
 use crate::load_balancer::marks::AddressWord;
@@ -26,8 +26,8 @@ use crate::load_balancer::plan::{Context, Impact, Phase, Planned, Step};
 const PROVABLE: Duration = Duration::from_hours(25);
 /// Associates that may fail to get their address in one call.
 const MOST_LOST: u32 = 3;
-/// Free addresses that are tried before it is no use to go on.
-const CANDIDATES: usize = 3;
+/// Free addresses that are tried before it is no use to go on, and as many as are looked for.
+pub(crate) const CANDIDATES: usize = 3;
 /// Jobs of one address after which another one comes first; if all of them failed, it is tried no more while they are known.
 const MOST_TRIES: u32 = 3;
 
@@ -46,7 +46,7 @@ pub(super) fn acquire(cx: &Context<'_>, network: &Network) -> Decision {
     if cx.observation.free.is_none() {
         needs.push(Need::Free {
             zone: network.zone_id.clone(),
-            all: !cx.policy.allowed_addresses.is_all(),
+            among: cx.policy.allowed_addresses.clone(),
         });
     }
     if !needs.is_empty() {
@@ -70,7 +70,7 @@ fn unused(cx: &Context<'_>, network: &Network) -> Option<Decision> {
             Proof::Ask(job) => needs.push(Need::Job(job)),
             Proof::Running(job) => return Some(Decision::Await(job)),
             Proof::Taken if address.state == AddressState::Releasing => {
-                return Some(Decision::First(Box::new(release_again(address))));
+                return Some(end_release(cx, address));
             }
             Proof::Taken if address.state == AddressState::Allocating => {
                 // Its job ended after the list was read.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::rules::Here;
-use super::{Context, End, Farewell, Impact, Need, Phase, Plan, Step, acl, adopt, firewall};
+use super::{Context, End, Farewell, Impact, Need, Phase, Plan, Step, acl, adopt, firewall, outside};
 use crate::cloudstack::types::{
     AddressId, AddressState, Network, NetworkId, PublicIpAddress, RuleState, ServiceName, Tag,
 };
@@ -48,6 +48,7 @@ pub(super) fn leave(cx: &Context<'_>, farewell: &Farewell) -> Plan {
         plan.end = end;
         return plan;
     }
+    outside::keep(cx, &mut plan);
     let unseen = if !cx.observation.shows_anything() {
         Some((
             "NOTHING_VISIBLE",
@@ -109,15 +110,11 @@ fn is_elsewhere(cx: &Context<'_>, plan: &mut Plan) -> bool {
 fn without_rules(cx: &Context<'_>, keep_address: bool, plan: &mut Plan) -> Option<End> {
     let mut end = None;
     let is_published = |address: &PublicIpAddress| cx.published.contains(&address.ip);
-    let published = cx
-        .observation
-        .addresses
-        .iter()
-        .filter(|address| is_published(address));
     let unsettled = cx.observation.unsettled.iter().flatten();
-    let releasing = unsettled.filter(|address| address.state == AddressState::Releasing);
-    let older = published
-        .chain(releasing)
+    let other = unsettled.filter(|address| cx.observation.address(&address.id).is_none());
+    let all = cx.observation.addresses.iter().chain(other);
+    let older = all
+        .filter(|address| is_published(address) || address.state == AddressState::Releasing)
         .filter(|address| is_bare(cx, &address.id) && !is_recent(cx, address));
     let ends_here = |address: &&PublicIpAddress| !cx.observation.begun.contains_key(&address.id);
     for address in leftovers(cx).chain(older).filter(ends_here) {
@@ -130,7 +127,7 @@ fn without_rules(cx: &Context<'_>, keep_address: bool, plan: &mut Plan) -> Optio
         match proof {
             Some(Proof::Ask(job)) => plan.needs.push(Need::Job(job)),
             Some(Proof::Running(job)) => end = Some(End::Await(job)),
-            Some(Proof::Taken) if releasing => plan.steps.push(release_again(address)),
+            Some(Proof::Taken) if releasing => end_release(cx, address, plan),
             Some(Proof::Taken) if keep_address => hand_over(cx, address, plan),
             Some(Proof::Taken) => release(cx, address, "it is the cluster's and no rule is on it", plan),
             Some(Proof::NotTaken(_)) | None if releasing && is_published(address) => {
@@ -237,7 +234,7 @@ fn depart(cx: &Context<'_>, id: &AddressId, keep_address: bool, plan: &mut Plan)
     };
     match fate(cx, address, keep_address) {
         Fate::Look(need) => return plan.needs.push(need),
-        Fate::ReleaseAgain => return plan.steps.push(release_again(address)),
+        Fate::ReleaseAgain => return end_release(cx, address, plan),
         Fate::Release => return release(cx, address, "nothing else is on it", plan),
         Fate::HandOver => hand_over(cx, address, plan),
         Fate::Keep(why) => keep(address.ip, &why, plan),
@@ -280,7 +277,14 @@ pub(super) fn release(cx: &Context<'_>, address: &PublicIpAddress, reason: &str,
     }
 }
 
-fn keep(ip: IpAddr, why: &str, plan: &mut Plan) {
+fn end_release(cx: &Context<'_>, address: &PublicIpAddress, plan: &mut Plan) {
+    match release_again(cx, address) {
+        Ok(planned) => plan.steps.push(planned),
+        Err(need) => plan.needs.push(need),
+    }
+}
+
+pub(super) fn keep(ip: IpAddr, why: &str, plan: &mut Plan) {
     plan.kept.push(ip);
     plan.notes.push(Note::normal(
         "AddressKept",

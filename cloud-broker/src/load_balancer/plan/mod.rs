@@ -10,6 +10,7 @@
 //! | `firewall` | firewall rules of a port |
 //! | `acl` | ACL items of a port |
 //! | `depart` | how a balancer leaves an address |
+//! | `outside` | what becomes of a Service whose rules the fence leaves out |
 //! | `unused` | how an address is given back that never got a rule |
 //!
 //! A plan holds what can be planned on what was seen; its first steps are done, their effects folded in, and the next plan is
@@ -20,6 +21,7 @@ mod adopt;
 mod depart;
 mod effect;
 mod firewall;
+mod outside;
 mod replace;
 mod rules;
 mod step;
@@ -219,6 +221,9 @@ pub(crate) fn plan(request: &Request, observation: &Observation) -> Plan {
 fn serve(cx: &Context<'_>, wish: &Wish) -> Plan {
     if cx.survey.is_unadopted() {
         return adopt::plan(cx, &wish.adoption, wish.keep_address, Some(wish));
+    }
+    if let Some(plan) = outside::wait(cx) {
+        return plan;
     }
     let network = match network::choose(wish, cx.scope, &cx.survey, cx.observation) {
         Ok(Some(network)) => network,

@@ -2,6 +2,8 @@
 //! replaced.
 
 mod leaving;
+mod outside;
+mod unused;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

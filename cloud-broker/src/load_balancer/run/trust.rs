@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{FRESH, MACHINES};
 use crate::load_balancer::look::Ages;
 use crate::load_balancer::observation::Need;
-use crate::load_balancer::plan::{End, Plan};
+use crate::load_balancer::plan::{End, Goal, Plan};
 
 /// How old what is planned on may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,13 @@ pub(super) fn leads_to_taking(need: &Need) -> bool {
             | Need::SecondLook
             | Need::Address(_)
     )
+}
+
+/// Whether a plan might be another one if the server's version were known. That of an end never is, and that nothing is to be done
+/// stands for every version.
+pub(super) fn depends_on_version(goal: &Goal, plan: &Plan) -> bool {
+    let acts = matches!(plan.end, End::Refused(_)) || (plan.needs.is_empty() && !plan.steps.is_empty());
+    acts && matches!(goal, Goal::Serve(_))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::MAX_SOURCES;
 
 use crate::load_balancer::{
     AdoptionHint, Answer, Demand, Departed, DialectWish, Farewell, Impact, Note, Outcome, Preview, Served,
-    ServiceRef, Severity, Summary, Wait, Wish, short,
+    ServiceRef, Severity, Summary, Wait, Wish, hint,
 };
 use crate::tenant::{NameOrId, Policy};
 
@@ -42,24 +42,24 @@ pub(in crate::rpc) fn ensure(
     ))
 }
 
-/// Reads a Delete.
+/// Reads a Delete. What only helps it, such as the name of a network, is left out where it can't be used: nobody in a namespace can
+/// write what keeps a Service from going. The dialect is not the Service's but the agent's, and tells whose the older rules are.
 pub(in crate::rpc) fn delete(request: &v1::DeleteLoadBalancerRequest) -> Result<Demand<Farewell>, Fault> {
-    short("network", &request.network)?;
     let goal = Farewell {
         keep_address: request.keep_address,
-        network: (!request.network.is_empty()).then(|| NameOrId::new(&request.network)),
+        network: hint("network", &request.network).map(NameOrId::new),
         dialect: DialectWish::from_proto(request.dialect.as_ref())?,
-        adoption: AdoptionHint::from_proto(request.adoption.as_ref())?,
+        adoption: AdoptionHint::from_proto(request.adoption.as_ref()),
     };
     let service = ServiceRef::from_proto(request.r#ref.as_ref())?;
+    let shown = request.published.get(..MAX_PUBLISHED);
     Ok(Demand {
         service,
-        published: published(&request.published)?,
+        published: addresses(shown.unwrap_or(&request.published)),
         goal,
     })
 }
 
-/// A status may carry what is no address, such as a host name; it is not ours to remove anything for.
 fn published(texts: &[String]) -> Result<Vec<IpAddr>, Fault> {
     if texts.len() > MAX_PUBLISHED {
         let text = format!(
@@ -68,7 +68,12 @@ fn published(texts: &[String]) -> Result<Vec<IpAddr>, Fault> {
         );
         return Err(Fault::invalid("TOO_MANY_PUBLISHED", "published", text));
     }
-    Ok(texts.iter().filter_map(|text| text.parse().ok()).collect())
+    Ok(addresses(texts))
+}
+
+/// A status may carry what is no address, such as a host name; it is not ours to remove anything for.
+fn addresses(texts: &[String]) -> Vec<IpAddr> {
+    texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
 /// The answer of an Ensure.
@@ -222,6 +227,8 @@ fn summary(summary: Summary) -> v1::LoadBalancerSummary {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn list(count: usize) -> Vec<Summary> {
@@ -277,21 +284,40 @@ mod tests {
         );
     }
 
-    #[test]
-    fn an_end_with_words_that_are_too_long_is_refused() {
-        let sound = v1::DeleteLoadBalancerRequest {
+    fn end() -> v1::DeleteLoadBalancerRequest {
+        v1::DeleteLoadBalancerRequest {
             r#ref: Some(v1::LoadBalancerRef {
                 uid: "u".into(),
                 ..v1::LoadBalancerRef::default()
             }),
             ..v1::DeleteLoadBalancerRequest::default()
+        }
+    }
+
+    #[rstest]
+    #[case::sound("k8s", "192.0.2.7", Some("k8s"), "192.0.2.7")]
+    #[case::blanks_around_them("k8s\n", "192.0.2.7\n", Some("k8s"), "192.0.2.7")]
+    #[case::too_long(&"x".repeat(254), &"x".repeat(254), None, "")]
+    #[case::of_two_lines("a\nb", "a\nb", None, "")]
+    fn an_end_is_never_refused_for_texts_that_anybody_in_the_namespace_writes(
+        #[case] network: &str,
+        #[case] asked: &str,
+        #[case] read_network: Option<&str>,
+        #[case] read_address: &str,
+    ) {
+        let request = v1::DeleteLoadBalancerRequest {
+            network: network.to_owned(),
+            adoption: Some(v1::Adoption {
+                load_balancer_ip: asked.to_owned(),
+                ..v1::Adoption::default()
+            }),
+            published: vec!["192.0.2.1".into(); MAX_PUBLISHED + 1],
+            ..end()
         };
-        assert!(delete(&sound).is_ok());
-        let long = v1::DeleteLoadBalancerRequest {
-            network: "x".repeat(254),
-            ..sound
-        };
-        assert_eq!(delete(&long).unwrap_err().field.as_deref(), Some("network"));
+        let demand = delete(&request).unwrap();
+        assert_eq!(demand.goal.network, read_network.map(NameOrId::new));
+        assert_eq!(demand.goal.adoption.load_balancer_ip, read_address);
+        assert_eq!(demand.published.len(), MAX_PUBLISHED);
     }
 
     #[test]

@@ -38,6 +38,9 @@ struct Args {
     /// Services of the large cluster.
     #[arg(long, env = "BENCH_SERVICES", default_value_t = 20)]
     services: usize,
+    /// Minutes for which the large cluster is left alone; what is looked at for drift is spread over ten.
+    #[arg(long, env = "BENCH_IDLE", default_value_t = 1)]
+    idle: u32,
 }
 
 impl Args {
@@ -101,7 +104,7 @@ async fn simulated(settings: &Settings, args: &Args) -> Result<()> {
             router_job: ROUTER_JOB,
             ..SimulatorOptions::default()
         };
-        for suite in args.suites(Suite::simulated(args.nodes, args.services)) {
+        for suite in args.suites(Suite::simulated(args.nodes, args.services, args.idle)) {
             cluster.clear().await?;
             let dir = settings.dir().join("simulator");
             let cloud = Cloud::simulated(Simulator::start(settings, &dir, options()).await?).await?;

@@ -27,6 +27,8 @@ pub(crate) enum Suite {
         nodes: usize,
         /// How many Services.
         services: usize,
+        /// How long nothing happens, in minutes.
+        idle: u32,
     },
     /// On the real server: start, Services with 1 and 5 ports.
     RealSmall,
@@ -40,8 +42,13 @@ pub(crate) enum Suite {
 
 impl Suite {
     /// The suites for the simulator.
-    pub(crate) fn simulated(nodes: usize, services: usize) -> Vec<Self> {
-        vec![Self::Small, Self::Large { nodes, services }]
+    pub(crate) fn simulated(nodes: usize, services: usize, idle: u32) -> Vec<Self> {
+        let large = Self::Large {
+            nodes,
+            services,
+            idle,
+        };
+        vec![Self::Small, large]
     }
 
     /// The suites for the real server.
@@ -75,7 +82,11 @@ impl Suite {
         };
         match *self {
             Self::Small => bench.small().await,
-            Self::Large { nodes, services } => bench.large(nodes, services).await,
+            Self::Large {
+                nodes,
+                services,
+                idle,
+            } => bench.large(nodes, services, idle).await,
             Self::RealSmall => bench.real_small().await,
             Self::RealSlow => bench.real_slow().await,
             Self::RealNodes => bench.real_nodes().await,
@@ -124,7 +135,7 @@ impl<'a> Bench<'a> {
         running.stop().await
     }
 
-    async fn large(&mut self, nodes: usize, services: usize) -> Result<()> {
+    async fn large(&mut self, nodes: usize, services: usize, idle: u32) -> Result<()> {
         let world = self.world;
         let names: Vec<_> = (1..=nodes).map(|number| format!("node-{number}")).collect();
         let row = format!("process start to {nodes} nodes initialised");
@@ -152,19 +163,22 @@ impl<'a> Bench<'a> {
         )
         .await?;
         self.settled(Duration::from_secs(3)).await?;
-        let mark = world.api.mark();
-        tokio::time::sleep(Duration::from_mins(1)).await;
-        let counts = world.api.since(mark);
-        let row = format!("idle for a minute, {nodes} nodes, {services} Services");
-        let target = "1 machine list, (rules + 3) / 10 reads";
-        let cell = Cell {
-            counts,
-            took: Duration::from_mins(1),
-        }
-        .to_string();
-        self.table.enter(&row, target, self.subject, cell);
+        self.idle(idle, &format!("{nodes} nodes, {services} Services"))
+            .await;
         self.memory("memory at the end", &running)?;
         running.stop().await
+    }
+
+    /// Nothing happens for so many minutes.
+    async fn idle(&mut self, minutes: u32, what: &str) {
+        let took = Duration::from_mins(minutes.into());
+        let mark = self.world.api.mark();
+        tokio::time::sleep(took).await;
+        let counts = self.world.api.since(mark);
+        let row = format!("idle for {minutes} min, {what}");
+        let target = "a machine list a minute, (rules + 3) / 10 reads";
+        self.table
+            .enter(&row, target, self.subject, Cell { counts, took }.to_string());
     }
 
     async fn real_small(&mut self) -> Result<()> {

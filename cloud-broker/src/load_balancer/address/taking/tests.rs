@@ -303,16 +303,17 @@ fn addresses_on_their_way_to_other_services_count_before_the_turn_is_asked_for(
 }
 
 #[test]
-fn a_cluster_with_its_own_addresses_only_reads_every_free_one() {
+fn a_cluster_with_its_own_addresses_looks_for_these_among_the_free_ones() {
     let only = "192.0.2.4/32".parse().unwrap();
     let policy = Policy {
         allowed_addresses: AllowedAddresses::of(vec![only]),
         ..Policy::default()
     };
-    let restricted = request(policy, "");
     let mut seen = seen();
     seen.free = None;
-    let needs = |all| vec![Need::Free { zone: None, all }];
-    assert_eq!(plan(&restricted, &seen).needs, needs(true));
-    assert_eq!(plan(&request(Policy::default(), ""), &seen).needs, needs(false));
+    for policy in [policy, Policy::default()] {
+        let among = policy.allowed_addresses.clone();
+        let needs = [Need::Free { zone: None, among }];
+        assert_eq!(plan(&request(policy, ""), &seen).needs, needs);
+    }
 }

@@ -208,3 +208,96 @@ fn an_address_that_nobody_sees_ends_a_balancer_only_where_the_cluster_is_visible
     assert_eq!(reason, waits);
     assert_eq!(matches!(end, End::Departed), nodes_visible);
 }
+
+#[derive(Clone, Copy, PartialEq)]
+enum Meanwhile {
+    Nothing,
+    ItIsFree,
+    SomebodyTookIt,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Began {
+    ThisProcess,
+    AnotherBroker,
+    AnotherBrokerAndTheServiceGoesOn,
+}
+
+/// What is found on the address in the turn to release it.
+fn found_in_turn(meanwhile: Meanwhile, seen: &mut Observation) {
+    let id = AddressId::parse("ip").unwrap();
+    let (listed, unsettled) = (seen.address(&id).cloned(), seen.unsettled.iter().flatten().next());
+    let mut address = listed.or(unsettled.cloned()).unwrap();
+    seen.addresses.retain(|other| other.id != id);
+    seen.unsettled = seen.unsettled.take().map(|_| Vec::new());
+    seen.holders.insert(id.clone(), Holders::default());
+    match meanwhile {
+        Meanwhile::Nothing => {}
+        Meanwhile::ItIsFree => {
+            seen.rules.clear();
+            seen.invisible.insert(id);
+            return;
+        }
+        Meanwhile::SomebodyTookIt => {
+            seen.rules.clear();
+            address.state = crate::cloudstack::types::AddressState::Allocated;
+            address.allocated = Timestamp::parse(NOW);
+            address.tags.clear();
+        }
+    }
+    seen.addresses.push(address);
+}
+
+#[rstest]
+fn a_release_is_done_again_only_if_the_address_is_still_being_released_when_it_is_ones_turn(
+    #[values(Meanwhile::Nothing, Meanwhile::ItIsFree, Meanwhile::SomebodyTookIt)] meanwhile: Meanwhile,
+    #[values(
+        Began::ThisProcess,
+        Began::AnotherBroker,
+        Began::AnotherBrokerAndTheServiceGoesOn
+    )]
+    began: Began,
+) {
+    let mut seen = half_released(began == Began::AnotherBroker);
+    let mut request = leave(false);
+    match began {
+        Began::ThisProcess => {
+            let id = AddressId::parse("ip").unwrap();
+            let begun = crate::load_balancer::observation::BegunRelease {
+                service: UID.to_owned(),
+                allocated: Timestamp::parse(LONG_AGO),
+            };
+            seen.apply(&Change::ReleaseBegun(id, begun));
+            seen.addresses = seen.unsettled.take().unwrap();
+        }
+        Began::AnotherBroker => {}
+        Began::AnotherBrokerAndTheServiceGoesOn => {
+            request = serve(&[(80, 30080)], |_| {});
+            seen.addresses = seen.unsettled.take().unwrap();
+            seen.rules = vec![entity(&rule(80, &mark(UID, AddressWord::Own), "Active"))];
+        }
+    }
+    let mut looked = false;
+    let plan = loop {
+        let plan = plan(&request, &seen);
+        if plan.needs.is_empty() {
+            break plan;
+        }
+        for need in &plan.needs {
+            if matches!(need, Need::Holders(id) if id.as_str() == "ip") {
+                looked = true;
+                found_in_turn(meanwhile, &mut seen);
+            } else {
+                look(need, &mut seen);
+            }
+        }
+    };
+    assert!(looked, "{plan:#?}");
+    let is_release = |planned: &&super::super::Planned| matches!(planned.step, Step::Release { .. });
+    let releases = plan.steps.iter().filter(is_release).count();
+    assert_eq!(
+        releases,
+        usize::from(meanwhile == Meanwhile::Nothing),
+        "{plan:#?}"
+    );
+}
