@@ -12,6 +12,7 @@
 //! | [`instances`] | where the machines behind nodes are |
 //! | [`describe`] | what a doctor would say |
 //! | [`cloudstack`] | how `CloudStack`'s API is spoken: signing, paging, jobs, budget, errors |
+//! | [`reasons`] | nothing: what the reason words of balancers mean, for the documentation |
 //! | [`metrics`] | the names of everything that is counted |
 
 pub mod args;

@@ -12,7 +12,6 @@ use crate::simulator::ControlError;
 use crate::state::load::{NewMachine, add_machine};
 use crate::state::{AddressUse, MachineState, OtherUse, Owner, World};
 
-/// Controls that the HTTP side has too.
 impl Server {
     pub(crate) fn add_machine(
         &self,

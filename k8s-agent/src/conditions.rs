@@ -12,7 +12,7 @@ pub const CONDITIONS: &[(&str, &str)] = &[
     ),
     (
         "WaitingForBroker",
-        "Which backend serves the Service depends on its network, and the broker has not told about the networks yet.",
+        "Which backend serves the Service depends on its network, and the broker has not told about the networks yet; or the keepalived backend has not read its ConfigMap yet.",
     ),
     (
         "BackendNotRunning",

@@ -1,7 +1,7 @@
 //! What a failed call means.
 //!
 //! Decides nothing but the vocabulary: one variant per thing that a caller can decide on. Which answer becomes which
-//! variant is in `envelope`; whether a call is repeated is in `commands`. The texts become events and conditions of objects, one
+//! variant is in `envelope`; whether a call is repeated is in `retry`. The texts become events and conditions of objects, one
 //! for each different text, so that what differs from try to try (job ids, times) is only in the detail, for logs.
 
 use std::time::Duration;

@@ -17,7 +17,7 @@ use super::plan::{Context, Impact, Phase, Planned, Step};
 use super::wish::Wish;
 use crate::cloudstack::types::{AddressId, AddressState, JobId, Network, PublicIpAddress};
 use crate::tenant::AddressSharing;
-pub(crate) use taking::{CANDIDATES, is_bare, is_recent, leftovers};
+pub(crate) use taking::{CANDIDATES, PROVABLE, is_bare, is_recent, leftovers};
 use taking::{acquire, still_pending, take};
 
 /// The address that rules go to.

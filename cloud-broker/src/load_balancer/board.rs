@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::marks::Mark;
 use super::namespaces::Heard;
-use super::observation::{BegunRelease, Change, Features, Observation, Taken};
+use super::observation::{Change, Features, Observation, Taken};
 use super::unseen::Unseen;
 use super::wish::ServiceRef;
 use crate::cloudstack::types::{AclListId, AddressId, MachineId, PublicIpAddress, RuleId, Timestamp};
@@ -19,8 +19,8 @@ use crate::cloudstack::{Api, ApiError, Listing, NetworkQuery, RuleQuery};
 
 /// How long a change is remembered for lists that are being read.
 const REMEMBER_CHANGES: Duration = Duration::from_mins(5);
-/// How long it is remembered for which Service an address was taken: by then its job proves nothing, either.
-const REMEMBER_TAKEN: Duration = Duration::from_hours(25);
+/// How long it is remembered for which Service an address was taken: as long as its job proves it.
+const REMEMBER_TAKEN: Duration = super::address::PROVABLE;
 /// A list that is not the whole is read this often before it counts as a failure.
 const READINGS: usize = 3;
 /// How soon after a change of its members a rule's membership is read again.
@@ -315,9 +315,8 @@ impl Board {
     /// An address was looked at: that its release was begun says something only of the one that it was then.
     pub(super) fn looked_at(&self, id: &AddressId, found: Option<&PublicIpAddress>) {
         let allocated = found.and_then(|address| address.allocated);
-        let is_the_same = |begun: &BegunRelease| allocated.is_some() && begun.allocated == allocated;
         let begun = &mut self.known.lock().seen.begun;
-        begun.retain(|other, begun| other != id || is_the_same(begun));
+        begun.retain(|other, begun| other != id || begun.is_of(allocated));
     }
 
     /// Remembers which namespace a Service of a cluster is in.

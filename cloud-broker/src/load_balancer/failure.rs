@@ -31,6 +31,17 @@ pub(super) fn is_not_allowed(error: &ApiError) -> bool {
     matches!(error, ApiError::Denied(_) | ApiError::BadCredentials(_))
 }
 
+/// Whether the server said of the request itself that it can't be met.
+pub(super) fn is_refusal(error: &ApiError) -> bool {
+    matches!(
+        error,
+        ApiError::Rejected(Refusal {
+            code: Some(430 | 431),
+            ..
+        })
+    )
+}
+
 /// A list could not be had.
 pub(super) fn unread(error: Unread) -> Fault {
     match error {

@@ -147,7 +147,8 @@ pub(crate) fn replace_id(
     hex(&Sha256::digest(text.as_bytes()), 6)
 }
 
-fn list(names: &[&str]) -> String {
+/// Names for people, five at most.
+pub(crate) fn list(names: &[&str]) -> String {
     const SHOWN: usize = 5;
     let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(SHOWN) {

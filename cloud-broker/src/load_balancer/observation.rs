@@ -147,6 +147,13 @@ pub(crate) struct BegunRelease {
     pub allocated: Option<Timestamp>,
 }
 
+impl BegunRelease {
+    /// Whether an address that was taken then is the one that it speaks of.
+    pub(crate) fn is_of(&self, allocated: Option<Timestamp>) -> bool {
+        allocated.is_some() && self.allocated == allocated
+    }
+}
+
 /// What was seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {

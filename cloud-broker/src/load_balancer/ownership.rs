@@ -254,11 +254,10 @@ pub(crate) fn is_half_released(
     observation: &Observation,
     address: &PublicIpAddress,
 ) -> bool {
-    observation.begun.get(&address.id).is_some_and(|begun| {
-        begun.service == identity.service.uid.as_str()
-            && begun.allocated.is_some()
-            && begun.allocated == address.allocated
-    })
+    observation
+        .begun
+        .get(&address.id)
+        .is_some_and(|begun| begun.service == identity.service.uid.as_str() && begun.is_of(address.allocated))
 }
 
 /// What jobs say of an address.

@@ -193,12 +193,6 @@ impl Permit {
         }
     }
 
-    /// A permit that nothing ends.
-    pub fn unlimited() -> Self {
-        let token = CancellationToken::new;
-        Self::new(token(), token(), token(), token())
-    }
-
     /// Whether another step may be taken.
     pub fn check(&self) -> Result<(), Stop> {
         let Tokens {
@@ -217,23 +211,6 @@ impl Permit {
             Err(Stop::CallerGone)
         } else {
             Ok(())
-        }
-    }
-
-    /// Waits until no further step may be taken.
-    pub async fn ended(&self) -> Stop {
-        let Tokens {
-            caller,
-            newer,
-            deleted,
-            rekeyed,
-        } = &*self.tokens;
-        tokio::select! {
-            biased;
-            () = newer.cancelled() => Stop::NewerWriter,
-            () = deleted.cancelled() => Stop::Deleted,
-            () = rekeyed.cancelled() => Stop::Rekeyed,
-            () = caller.cancelled() => Stop::CallerGone,
         }
     }
 }

@@ -54,50 +54,16 @@ struct Topic {
     reason: String,
 }
 
-type Same = (Topic, Key);
-
-/// The text of an event, and whether it stands for several.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Text {
-    /// Of one happening.
-    Own(String),
-    /// Of the newest of several that are one event.
-    Combined(String),
-}
-
 /// By what an event is found again. Merged ones are the same whatever their texts are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
-    Own(String),
-    Combined,
-}
+type Same = (Topic, String);
 
-impl Text {
-    /// Reads a text as it was judged.
-    fn of(judged: &str) -> Self {
-        match judged.strip_prefix(COMBINED) {
-            Some(newest) => Self::Combined(newest.to_owned()),
-            None => Self::Own(judged.to_owned()),
-        }
-    }
-
-    fn key(&self) -> Key {
-        match self {
-            Self::Own(text) => Key::Own(text.clone()),
-            Self::Combined(_) => Key::Combined,
-        }
-    }
-
-    fn into_string(self) -> String {
-        match self {
-            Self::Own(text) => text,
-            Self::Combined(newest) => {
-                let mut text = format!("{COMBINED}{newest}");
-                truncate(&mut text);
-                text
-            }
-        }
-    }
+fn same(topic: Topic, text: &str) -> Same {
+    let text = if text.starts_with(COMBINED) {
+        COMBINED
+    } else {
+        text
+    };
+    (topic, text.to_owned())
 }
 
 /// What was written lately.
@@ -113,16 +79,14 @@ impl Correlator {
     pub(super) fn judge(&mut self, mut happening: Happening, now: Instant) -> Write {
         truncate(&mut happening.text);
         let topic = topic_of(&happening);
-        let text = if self.is_noise(&topic, &happening.text, now) {
-            Text::Combined(happening.text)
-        } else {
-            Text::Own(happening.text)
-        };
+        if self.is_noise(&topic, &happening.text, now) {
+            happening.text = format!("{COMBINED}{}", happening.text);
+            truncate(&mut happening.text);
+        }
         if !self.affords(&topic.object, now) {
             return Write::Drop;
         }
-        let same = (topic, text.key());
-        happening.text = text.into_string();
+        let same = same(topic, &happening.text);
         match self.written.get_mut(&same) {
             Some((used, name, count)) => {
                 *used = now;
@@ -139,7 +103,7 @@ impl Correlator {
 
     /// The event was written under this name.
     pub(super) fn written(&mut self, happening: &Happening, name: String, now: Instant) {
-        let same = (topic_of(happening), Text::of(&happening.text).key());
+        let same = same(topic_of(happening), &happening.text);
         self.written.insert(same, (now, name, 1));
         forget_oldest(&mut self.written, |(used, _, _)| *used);
     }

@@ -354,7 +354,7 @@ fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: C
         wish,
         hostname: settings.hostname,
         record_backend: rules.running == Running::Both,
-        writes_outputs: is_readable || meanwhile::has_outputs(service),
+        writes_outputs: is_readable || meanwhile::has_id(service),
         notices,
     });
     if is_readable {
@@ -372,7 +372,7 @@ fn recorded(
     running: Running,
     remembered: Option<BackendName>,
 ) -> Option<BackendName> {
-    let by_outputs = (running == Running::One(BackendName::Keepalived) && meanwhile::has_outputs(service))
+    let by_outputs = (running == Running::One(BackendName::Keepalived) && meanwhile::has_id(service))
         .then_some(BackendName::Cloud);
     remembered.or(settings.served_by).or(by_outputs)
 }

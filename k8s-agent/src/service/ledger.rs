@@ -62,7 +62,7 @@ pub struct Record {
     pub backend: Option<BackendName>,
     /// The last time that everything was as wanted.
     pub served: Option<Served>,
-    /// The last wish that could be read, for a Service that serves while the present one can't.
+    /// The wish to go on with while the present one can't be read whole.
     pub valid: Option<Valid>,
     /// Addresses that the status stood for when it was written, which a host name in it does not tell.
     pub behind_host_name: Vec<String>,

@@ -9,6 +9,7 @@
 //! | [`members`] | which nodes are members |
 //! | [`fingerprint`] | whether anything that matters has changed |
 //! | [`ledger`] | what is remembered of a Service, and whether it is news |
+//! | [`trim`] | what is kept of a Service |
 //! | [`status`] | what is written on a Service |
 //! | [`backend`] | what a backend is |
 //! | [`broker_backend`] | the backend whose load balancers the cloud has |

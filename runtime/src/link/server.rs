@@ -39,7 +39,7 @@ const ACCEPTED: usize = 32;
 const STREAMS: u32 = 64;
 /// How long a call may take, from its first byte on; longer than any call waits.
 const CALL: Duration = Duration::from_mins(1);
-/// How often the certificate of an open connection is looked at again; a change of the files is noticed at once.
+/// How often the certificate of an open connection is looked at again; a change of the files is acted on as soon as it is read.
 const RECHECK: Duration = Duration::from_mins(1);
 
 /// Where to listen and whom to let in.

@@ -23,7 +23,7 @@ use crate::load_balancer::ownership::{Proof, Tries, jobs, tries};
 use crate::load_balancer::plan::{Context, Impact, Phase, Planned, Step};
 
 /// How long a server keeps the record of a job, with some room: an older address can't be proved by one.
-const PROVABLE: Duration = Duration::from_hours(25);
+pub(crate) const PROVABLE: Duration = Duration::from_hours(25);
 /// Associates that may fail to get their address in one call.
 const MOST_LOST: u32 = 3;
 /// Free addresses that are tried before it is no use to go on, and as many as are looked for.

@@ -34,7 +34,7 @@ use proto::Fault;
 
 use super::address::{self, Decision, Site};
 use super::marks::AddressWord;
-use super::members::{WantedMembers, replace_id};
+use super::members::{WantedMembers, list, replace_id};
 use super::network;
 use super::observation::{Need, Observation};
 use super::outcome::{Ingress, Note, Outputs, Served, Wait};
@@ -201,9 +201,6 @@ impl Plan {
     }
 }
 
-/// Nodes that a text names.
-const SOME_NODES: usize = 5;
-
 /// Makes a plan.
 pub(crate) fn plan(request: &Request, observation: &Observation) -> Plan {
     let cx = Context::of(request, observation);
@@ -333,17 +330,10 @@ fn no_network(cx: &Context<'_>, wish: &Wish) -> String {
     if nodes.is_empty() {
         return format!("no node was named that is a machine of {place}, so no network is known");
     }
-    let rest = nodes.len().saturating_sub(SOME_NODES);
-    let more = if rest > 0 {
-        format!(" and {rest} more")
-    } else {
-        String::new()
-    };
-    nodes.truncate(SOME_NODES);
     format!(
-        "none of the nodes ({}{more}) is a machine in a network of this cluster in {place}, so no network is known; \
+        "none of the nodes ({}) is a machine in a network of this cluster in {place}, so no network is known; \
          check the project and the networks of the configuration, or name the network in its annotation",
-        nodes.join(", ")
+        list(&nodes)
     )
 }
 

@@ -6,10 +6,10 @@ use futures::future::join_all;
 use proto::{Advice, Fault, FaultKind};
 
 use super::{Next, Run};
+use crate::cloudstack::ApiError;
 use crate::cloudstack::types::AddressId;
-use crate::cloudstack::{ApiError, Refusal};
 use crate::load_balancer::apply::apply;
-use crate::load_balancer::failure::{fault_of, is_not_allowed, judged_by_looking};
+use crate::load_balancer::failure::{fault_of, is_not_allowed, is_refusal, judged_by_looking};
 use crate::load_balancer::observation::{Change, Need, Observation, Taken};
 use crate::load_balancer::outcome::Note;
 use crate::load_balancer::ownership::Survey;
@@ -226,17 +226,6 @@ impl Run<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether the server said of the request itself that it can't be met.
-fn is_refusal(error: &ApiError) -> bool {
-    matches!(
-        error,
-        ApiError::Rejected(Refusal {
-            code: Some(430 | 431),
-            ..
-        })
-    )
 }
 
 /// What failed, by step and object.

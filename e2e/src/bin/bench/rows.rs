@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_mins(30);
 pub(crate) enum Suite {
     /// Three nodes, Services with 1, 5 and 20 ports, an unrelated change.
     Small,
-    /// Many nodes and Services: a node more, and nothing at all for a minute.
+    /// Many nodes and Services: a node more, and nothing at all for a while.
     Large {
         /// How many nodes.
         nodes: usize,

@@ -9,8 +9,8 @@ const HEAD: &str = "# Annotations of a Service
 What can be said about a load balancer in the annotations of a Service of `type: LoadBalancer`. This page is made from the
 table that the agent reads them with.
 
-A value that can't be read is refused: the Service gets one event that names the annotation, what serves already goes on
-[as it was](../guides/services.md#what-cant-be-had), and nothing is acquired. Blanks around a value don't count, and an empty value counts as not set unless the
+A value that can't be read is refused: the Service gets one event that names the annotation, what serves already [goes
+on](../guides/services.md#what-cant-be-had), and nothing is acquired. Blanks around a value don't count, and an empty value counts as not set unless the
 annotation says otherwise.
 
 ";

@@ -44,8 +44,8 @@ pub(super) fn stand_in(service: &Service, settings: &mut Settings, problems: &Pr
     true
 }
 
-/// Whether the output annotations of the cloud are there.
-pub(super) fn has_outputs(service: &Service) -> bool {
+/// Whether the id of its address in the cloud is written on it: by this program, or by the Leaseweb controller; the Apache one writes none.
+pub(super) fn has_id(service: &Service) -> bool {
     annotations_of(service).contains_key(ID)
 }
 
@@ -61,5 +61,5 @@ fn shows_proxy_protocol(service: &Service) -> Option<bool> {
     let all_vip = !modes.is_empty() && modes.iter().all(|mode| *mode == Some("VIP"));
     // Without a mode (a host name, or a kube-apiserver that drops it) only a controller that writes no outputs is sure: it knew no
     // other word than true.
-    (all_vip || !has_outputs(service)).then_some(false)
+    (all_vip || !has_id(service)).then_some(false)
 }

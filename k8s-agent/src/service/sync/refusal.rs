@@ -15,8 +15,8 @@ use crate::service::ledger::{Record, Valid};
 use crate::service::status::{self, Trouble};
 
 impl<C: Backend, K: Backend> Look<'_, C, K> {
-    /// A wish that can't be met as it is written. One event says why. Nothing is acquired; what serves already goes on as it was last
-    /// wanted, so that a mistake in one field does not keep new nodes out.
+    /// A wish that can't be met as it is written. One event says why. Nothing is acquired; what serves already goes on with
+    /// what can be read, and for the rest with what it wanted last, so that a mistake in one field does not keep new nodes out.
     pub(super) async fn refuse(&mut self, service: Arc<Service>, refusal: Refusal) -> Looked {
         let text = refusal.problems.to_string();
         if self.record.is_new_refusal(&text, clock::now()) {
