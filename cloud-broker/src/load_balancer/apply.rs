@@ -1,16 +1,14 @@
 //! Carrying out one step. Decides nothing: what is done was planned, what a failure means is for `run`.
 
-use parking_lot::Mutex;
-
 use super::plan::{Answered, Step};
 use crate::cloudstack::types::{AddressId, RuleId, TaggedResource};
 use crate::cloudstack::{Api, ApiError, AssociateTurn, Command, CreateRule, Refusal, ReleaseTurn};
 
-/// Turns that a step may need, taken before what it is based on was looked at.
+/// Turns that steps may need, taken before what they are based on was looked at.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// To take an address; only until the server has begun to.
-    pub(super) associate: Mutex<Option<AssociateTurn>>,
+    pub(super) associate: Option<AssociateTurn>,
     /// To release these addresses, or to be the first on them.
     pub(super) release: Vec<ReleaseTurn>,
 }
@@ -20,17 +18,49 @@ impl Turns {
     pub(super) fn of(&self, address: &AddressId) -> Option<&ReleaseTurn> {
         self.release.iter().find(|turn| turn.address() == address)
     }
+
+    /// The turn for a step, if it needs one that is held.
+    pub(super) fn give(&mut self, step: &Step) -> Turn {
+        match step {
+            Step::Associate { .. } => self.associate.take().map_or(Turn::None, Turn::Associate),
+            Step::DeleteRule { address, .. } => {
+                let held = address.as_ref().and_then(|address| self.of(address));
+                held.cloned().map_or(Turn::None, Turn::Release)
+            }
+            Step::Release { address, .. } => self.of(address).cloned().map_or(Turn::None, Turn::Release),
+            Step::CreateRule { .. }
+            | Step::UpdateRule { .. }
+            | Step::Assign { .. }
+            | Step::Remove { .. }
+            | Step::OpenFirewall { .. }
+            | Step::CloseFirewall { .. }
+            | Step::AllowInAcl(_)
+            | Step::DropFromAcl { .. }
+            | Step::Tag { .. }
+            | Step::Untag { .. } => Turn::None,
+        }
+    }
+}
+
+/// The turn that a step has.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// None is held for it.
+    None,
+    /// To take an address.
+    Associate(AssociateTurn),
+    /// To decide what becomes of an address.
+    Release(ReleaseTurn),
 }
 
 /// Carries out a step and waits for its job.
-pub(super) async fn apply(api: &Api, turns: &Turns, step: &Step) -> Result<Answered, ApiError> {
+pub(super) async fn apply(api: &Api, turn: Turn, step: &Step) -> Result<Answered, ApiError> {
     let mut answered = Answered::default();
     match step {
         Step::Associate { request, .. } => {
-            let held = turns.associate.lock().take();
-            let turn = match held {
-                Some(turn) => turn,
-                None => api.turn_to_associate().await,
+            let turn = match turn {
+                Turn::Associate(turn) => turn,
+                Turn::None | Turn::Release(_) => api.turn_to_associate().await,
             };
             let started = api.associate(&turn, request).await?;
             drop(turn);
@@ -40,10 +70,7 @@ pub(super) async fn apply(api: &Api, turns: &Turns, step: &Step) -> Result<Answe
             rule, check_network, ..
         } => return create_rule(api, rule, *check_network).await,
         Step::UpdateRule { rule, change, .. } => api.update_rule(rule, change).await?.finished().await?,
-        Step::DeleteRule { rule, address, .. } => {
-            let turn = address.as_ref().and_then(|address| turns.of(address));
-            gone_is_fine(delete_rule(api, turn, rule).await)?;
-        }
+        Step::DeleteRule { rule, .. } => gone_is_fine(delete_rule(api, &turn, rule).await)?,
         Step::Assign { rule, machines, .. } => api.assign(rule, machines).await?.finished().await?,
         Step::Remove { rule, machines, .. } => api.remove(rule, machines).await?.finished().await?,
         Step::OpenFirewall { rule, .. } => {
@@ -69,14 +96,11 @@ pub(super) async fn apply(api: &Api, turns: &Turns, step: &Step) -> Result<Answe
                 .await?;
         }
         Step::Release { address, .. } => {
-            let own;
-            let turn = if let Some(turn) = turns.of(address) {
-                turn
-            } else {
-                own = api.turn_to_release(address).await;
-                &own
+            let turn = match turn {
+                Turn::Release(turn) => turn,
+                Turn::None | Turn::Associate(_) => api.turn_to_release(address).await,
             };
-            api.release(turn).await?.finished().await?;
+            api.release(&turn).await?.finished().await?;
         }
     }
     Ok(answered)
@@ -116,10 +140,10 @@ async fn create_rule(api: &Api, rule: &CreateRule, check_network: bool) -> Resul
 }
 
 /// Who decided on what is on the address lets nobody else do so before the rule is gone.
-async fn delete_rule(api: &Api, turn: Option<&ReleaseTurn>, rule: &RuleId) -> Result<(), ApiError> {
+async fn delete_rule(api: &Api, turn: &Turn, rule: &RuleId) -> Result<(), ApiError> {
     let started = match turn {
-        Some(turn) => api.delete_rule_in_turn(turn, rule).await,
-        None => api.delete_rule(rule).await,
+        Turn::Release(turn) => api.delete_rule_in_turn(turn, rule).await,
+        Turn::None | Turn::Associate(_) => api.delete_rule(rule).await,
     };
     finished(started).await
 }

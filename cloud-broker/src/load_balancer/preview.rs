@@ -56,10 +56,11 @@ pub(super) async fn preview(
         if let End::Wait(wait) = &plan.end {
             preview.refused = Some(wait.text.clone());
         }
-        if plan.next_round().is_empty() {
+        let round = plan.next_round();
+        if round.is_empty() {
             break;
         }
-        for planned in plan.next_round() {
+        for planned in round {
             pretend(planned, preview.steps.len(), &mut seen);
             preview.steps.push(planned.clone());
         }

@@ -3,13 +3,15 @@
 //! | file | decides |
 //! | --- | --- |
 //! | `trust` | how old what is planned on may be |
-//! | `rounds` | what may be done, and what a step that succeeded or failed means |
+//! | `rounds` | what may be done, and what is given back in the end |
+//! | `steps` | what begins beside what is under way, and what a step that succeeded or failed means |
 //!
 //! Decides when lists are read again, and how long turns are held. A step that failed is judged by looking again, never by the
 //! server's text; one that fails again holds back whatever depends on it. Whoever stops this at any point leaves a state that
 //! the next call goes on from.
 
 mod rounds;
+mod steps;
 mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -209,7 +211,7 @@ impl<'c> Run<'c> {
     }
 
     /// The turn to take an address goes to the next one as soon as this call takes none.
-    fn give_turn_on(&self, plan: &Plan) {
+    fn give_turn_on(&mut self, plan: &Plan) {
         let takes = matches!(
             plan.steps.first(),
             Some(Planned {
@@ -218,7 +220,7 @@ impl<'c> Run<'c> {
             })
         );
         if !takes && !plan.needs.iter().any(leads_to_taking) {
-            self.turns.associate.lock().take();
+            self.turns.associate = None;
         }
     }
 
@@ -226,9 +228,9 @@ impl<'c> Run<'c> {
     async fn satisfy(&mut self, needs: &[Need], seen: &mut Observation) -> Result<Next, Fault> {
         let serves = matches!(self.request.goal, Goal::Serve(_));
         let takes = |need: &Need| matches!(need, Need::Unsettled | Need::Free { .. } | Need::Digits(_));
-        if serves && needs.iter().any(takes) && self.turns.associate.lock().is_none() {
+        if serves && needs.iter().any(takes) && self.turns.associate.is_none() {
             let turn = self.looker.api.turn_to_associate().await;
-            *self.turns.associate.lock() = Some(turn);
+            self.turns.associate = Some(turn);
             // Whoever had it before has changed what this was planned on; what this process did is known without a call.
             return Ok(Next::Observe);
         }

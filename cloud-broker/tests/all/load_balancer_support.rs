@@ -147,6 +147,17 @@ impl Broker {
         wish: &v1::Wish,
         published: &[IpAddr],
     ) -> Result<Answer<Served>, Fault> {
+        self.ensure_while(service, wish, published, &Always).await
+    }
+
+    /// One call of somebody who may not be wanted all the time.
+    pub(crate) async fn ensure_while(
+        &self,
+        service: &ServiceRef,
+        wish: &v1::Wish,
+        published: &[IpAddr],
+        permit: &dyn Permit,
+    ) -> Result<Answer<Served>, Fault> {
         let (goal, mut notes) = Wish::from_proto(Some(wish), &self.policy)?;
         let demand = Demand {
             service: service.clone(),
@@ -155,7 +166,7 @@ impl Broker {
         };
         let mut answer = self
             .balancers
-            .ensure(&self.tenancy(), &demand, &Always, soon())
+            .ensure(&self.tenancy(), &demand, permit, soon())
             .await?;
         notes.append(&mut answer.notes);
         answer.notes = notes;
@@ -296,6 +307,11 @@ pub(crate) fn calls(cloud: &Handle) -> (u64, u64, u64) {
         calls.of_kind(CallKind::Write),
         calls.of_kind(CallKind::Poll),
     )
+}
+
+/// Calls of one command.
+pub(crate) fn count(cloud: &Handle, command: &str) -> u64 {
+    cloud.calls().by_command.get(command).copied().unwrap_or_default()
 }
 
 /// What exists, as lines that are easy to compare: no ids, and addresses by their place.

@@ -13,15 +13,11 @@ use proto::Advice;
 
 use super::client_support::until;
 use super::load_balancer_support::{
-    Broker, Endpoint, calls, cloud, farewell, isolated, picture, service, wish,
+    Broker, Endpoint, calls, cloud, count, farewell, isolated, picture, service, wish,
 };
 
 fn acquired(cloud: &Handle) -> Vec<String> {
     cloud.dump().acquired().map(|row| row.address.clone()).collect()
-}
-
-fn count(cloud: &Handle, command: &str) -> u64 {
-    cloud.calls().by_command.get(command).copied().unwrap_or_default()
 }
 
 #[tokio::test]

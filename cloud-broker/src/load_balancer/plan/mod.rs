@@ -3,6 +3,7 @@
 //! | file | decides |
 //! | --- | --- |
 //! | `step`, `effect` | what a step is, how it reads, and how it shows once it succeeded |
+//! | `beside` | which steps begin together |
 //! | `adopt` | marks for the rules of an older controller |
 //! | `rules` | rules and their members on the chosen address |
 //! | `replace` | how a rule is made, and how it takes the place of another |
@@ -18,6 +19,7 @@
 
 mod acl;
 mod adopt;
+mod beside;
 mod depart;
 mod effect;
 mod firewall;
@@ -188,16 +190,6 @@ impl Plan {
             self.end = End::Unfinished;
         }
         self
-    }
-
-    /// The steps that are done next: the first one, with those of its phase that may run beside it.
-    pub(crate) fn next_round(&self) -> &[Planned] {
-        let Some(first) = self.steps.first() else {
-            return &[];
-        };
-        let beside = |planned: &&Planned| planned.phase == first.phase && planned.may_run_beside_others();
-        let count = self.steps.iter().take_while(beside).count().max(1);
-        self.steps.get(..count).unwrap_or_default()
     }
 }
 

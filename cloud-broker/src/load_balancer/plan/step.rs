@@ -18,7 +18,7 @@ pub enum Impact {
     Outage,
 }
 
-/// When a step has its turn. Steps of one phase that may run beside each other do.
+/// When a step has its turn. What of it begins together is in `beside`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// What was left half done.
@@ -213,25 +213,6 @@ impl Step {
         }
     }
 
-    /// Whether it may run beside others. Creates wait for each other on the server, in steps of 5 s.
-    fn may_run_beside_others(&self) -> bool {
-        match self {
-            Self::UpdateRule { .. }
-            | Self::DeleteRule { .. }
-            | Self::Assign { .. }
-            | Self::Remove { .. }
-            | Self::CloseFirewall { .. }
-            | Self::DropFromAcl { .. } => true,
-            Self::Associate { .. }
-            | Self::CreateRule { .. }
-            | Self::OpenFirewall { .. }
-            | Self::AllowInAcl(_)
-            | Self::Tag { .. }
-            | Self::Untag { .. }
-            | Self::Release { .. } => false,
-        }
-    }
-
     /// The rule whose confirmed membership the step puts in doubt.
     pub(crate) fn rule(&self) -> Option<&RuleId> {
         match self {
@@ -294,11 +275,4 @@ pub(crate) struct Planned {
     pub reason: String,
     /// What traffic notices.
     pub impact: Impact,
-}
-
-impl Planned {
-    /// Whether it may run beside others of its phase.
-    pub(crate) fn may_run_beside_others(&self) -> bool {
-        self.phase != Phase::Replace && self.step.may_run_beside_others()
-    }
 }
