@@ -1,8 +1,5 @@
 //! What every controller needs, made once at the start.
 
-use std::future::Future;
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::Client;
 use runtime::host::Host;
@@ -47,10 +44,5 @@ impl Context {
     /// Cancelled when no new work should begin.
     pub fn stop(&self) -> CancellationToken {
         self.host.shutdown()
-    }
-
-    /// Runs a task that ends soon after [`Context::stop`]; the lease is given up only after it ended.
-    pub fn spawn(self: &Arc<Self>, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        self.host.spawn(name, self.work.track_future(task));
     }
 }

@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, PostParams};
 use runtime::clock;
+use runtime::host::Host;
 use tokio_util::sync::CancellationToken;
 
 use crate::apiserver::{self, Explained, timestamp};
+use crate::contain;
 use crate::events::{Reason, Recorder, Subject};
 use crate::lease::{Act, Candidate, Fence, Timing};
 use crate::metrics::Metrics;
@@ -43,6 +45,8 @@ pub struct Election {
     pub events: Recorder,
     /// Counts.
     pub metrics: Metrics,
+    /// The process.
+    pub host: Host,
 }
 
 /// What one attempt came to.
@@ -64,11 +68,10 @@ impl Election {
         let ended = self.hold(lease, sent, &stop).await;
         self.throne.end();
         self.metrics.set_leader(&self.name, false);
-        if matches!(ended, Ended::Lost(_)) {
-            // One that gives the lease up has written its last event by then.
-            let text = format!("{} stopped leading", self.candidate.identity());
-            self.events.publish(&subject, &Reason::LEADER_ELECTION, text);
-        }
+        let identity = self.candidate.identity();
+        tracing::info!(lease = %self.name, identity, "this process stopped leading");
+        let text = format!("{identity} stopped leading");
+        self.events.publish(&subject, &Reason::LEADER_ELECTION, text);
         ended
     }
 
@@ -150,10 +153,13 @@ impl Election {
     /// One attempt to get or keep the lease: by a write alone if it is known as we wrote it, otherwise by reading first.
     async fn attempt(&mut self, known: Option<Lease>) -> Attempt {
         let patience = (self.timing().renew_deadline / 2).max(Duration::from_secs(1));
-        match tokio::time::timeout(patience, self.attempt_now(known)).await {
-            Ok(Ok(attempt)) => attempt,
-            Ok(Err(fault)) => Attempt::Fault(fault),
-            Err(_) => Attempt::Fault(format!(
+        let host = self.host.clone();
+        let attempt = tokio::time::timeout(patience, self.attempt_now(known));
+        match host.contain("leader-election", attempt).await {
+            Some(Ok(Ok(attempt))) => attempt,
+            Some(Ok(Err(fault))) => Attempt::Fault(fault),
+            None => Attempt::Fault(contain::TEXT.to_owned()),
+            Some(Err(_)) => Attempt::Fault(format!(
                 "kube-apiserver did not answer within {} s",
                 patience.as_secs()
             )),

@@ -103,7 +103,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// A process became leader, or lost the lease.
+    /// A process became leader, or stopped leading because it ended or lost the lease.
     LEADER_ELECTION = Normal "LeaderElection" by Process;
     /// A node got provider id, labels and addresses, and lost its taint.
     SYNCED = Normal "Synced" by Node;

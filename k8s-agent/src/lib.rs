@@ -18,6 +18,7 @@ pub mod apiserver;
 pub mod args;
 pub mod broker;
 pub mod conditions;
+pub mod contain;
 pub mod context;
 pub mod election;
 pub mod events;

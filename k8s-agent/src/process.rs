@@ -1,8 +1,8 @@
 //! How the process comes up, works and goes down.
 //!
 //! Up: endpoint, clients, election, and the broker's description, in parallel; watches and controllers only after this process leads. Down: no new work, what
-//! runs is finished, events are written, and only then the lease is given up, so that the next leader finds nothing half done. Whatever may heal is waited for with
-//! one line that says so; only a wrong command line and a lost lease end the process.
+//! runs is finished, events are written, and only then the lease is given up, so that the next leader finds nothing half done; that it is given up is the last event.
+//! Whatever may heal is waited for with one line that says so; only a wrong command line and a lost lease end the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,8 @@ use crate::watch::Watch;
 const DRAIN: Duration = Duration::from_secs(12);
 /// Events that still wait are written within this time.
 const FLUSH: Duration = Duration::from_secs(3);
+/// The same for what the end of the election tells.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// A leader that did not renew for this much longer than the lease is stuck.
 const STUCK: Duration = Duration::from_secs(20);
 /// Wait between two attempts to read the cluster's UID.
@@ -55,6 +57,8 @@ struct Stages {
     release: CancellationToken,
     /// The lease is lost: nothing may be finished.
     lost: CancellationToken,
+    /// The election is over.
+    over: CancellationToken,
 }
 
 /// Runs until the host shuts down.
@@ -117,7 +121,7 @@ pub async fn run_with(
     let stages = Stages::default();
     tokio::join!(
         hold_office(&host, candidate, &stages),
-        write_events(writer, work, &stages),
+        write_events(&host, writer, work, &stages),
         lead_and_drain(context, &stages),
     );
     Ok(())
@@ -188,6 +192,7 @@ async fn hold_office(host: &Host, office: Office, stages: &Stages) {
         );
         stages.release.cancelled().await;
         throne.end();
+        stages.over.cancel();
         return;
     };
     let identity = format!("{}_{process_id}", hostname());
@@ -198,10 +203,21 @@ async fn hold_office(host: &Host, office: Office, stages: &Stages) {
         throne,
         events,
         metrics,
+        host: host.clone(),
     };
-    if let Ended::Lost(why) = election.run(stages.release.clone()).await {
+    let ended = host
+        .contain("leader-election", election.run(stages.release.clone()))
+        .await;
+    let why = match ended {
+        Some(Ended::Stopped) => None,
+        Some(Ended::Lost(why)) => Some(format!("the lease is lost: {why}")),
+        // Nobody renews it any more.
+        None => Some("the leader election panicked; this is a fault of the program".to_owned()),
+    };
+    stages.over.cancel();
+    if let Some(why) = why {
         stages.lost.cancel();
-        host.fail(format!("the lease is lost: {why}"));
+        host.fail(why);
     }
 }
 
@@ -217,9 +233,14 @@ fn hostname() -> String {
         .to_owned()
 }
 
-async fn write_events(writer: Writer, client: kube::Client, stages: &Stages) {
-    writer.run(client, stages.flush.clone()).await;
+async fn write_events(host: &Host, mut writer: Writer, client: kube::Client, stages: &Stages) {
+    writer.run(host, &client, stages.flush.clone()).await;
     stages.flushed.cancel();
+    stages.over.cancelled().await;
+    let last = writer.run(host, &client, stages.flush.clone());
+    if tokio::time::timeout(LAST_WORDS, last).await.is_err() {
+        tracing::warn!("the event of the end of the election was not written");
+    }
 }
 
 async fn lead_and_drain(context: Arc<Context>, stages: &Stages) {
@@ -257,22 +278,23 @@ async fn lead_and_drain(context: Arc<Context>, stages: &Stages) {
 fn start_describing(context: &Arc<Context>, identified: CancellationToken) {
     let kubernetes = context.host.gate("kube-apiserver");
     let ready = context.broker.as_ref().map(|_| context.host.gate("broker"));
-    let context = Arc::clone(context);
-    let host = context.host.clone();
-    host.spawn("describe", async move {
-        let stop = context.stop();
-        let Some(uid) = stop
-            .run_until_cancelled(cluster_uid(&context.client, &kubernetes))
-            .await
-        else {
-            return;
-        };
-        if let Some(broker) = &context.broker {
-            broker.set_cluster_uid(uid);
-        }
-        identified.cancel();
-        if let (Some(broker), Some(ready)) = (&context.broker, ready) {
-            broker.keep_describing(ready, stop).await;
+    let describing = Arc::clone(context);
+    context.keep("describe", move || {
+        let context = Arc::clone(&describing);
+        let (kubernetes, ready, identified) = (kubernetes.clone(), ready.clone(), identified.clone());
+        async move {
+            let stop = context.stop();
+            let uid = cluster_uid(&context.client, &kubernetes);
+            let Some(uid) = stop.run_until_cancelled(uid).await else {
+                return;
+            };
+            if let Some(broker) = &context.broker {
+                broker.set_cluster_uid(uid);
+            }
+            identified.cancel();
+            if let (Some(broker), Some(ready)) = (&context.broker, ready) {
+                broker.keep_describing(ready, stop).await;
+            }
         }
     });
 }
@@ -314,13 +336,14 @@ async fn start_work(context: &Arc<Context>) {
     );
     let (node_api, service_api) = (Api::all(client.clone()), Api::all(client));
     let node_stop = stop.clone();
-    context
-        .host
-        .spawn("watch-nodes", async move { nodes.run(node_api, node_stop).await });
-    context.host.spawn(
-        "watch-services",
-        async move { services.run(service_api, stop).await },
-    );
+    context.keep("watch-nodes", move || {
+        let (nodes, api, stop) = (nodes.clone(), node_api.clone(), node_stop.clone());
+        async move { nodes.run(api, stop).await }
+    });
+    context.keep("watch-services", move || {
+        let (services, api, stop) = (services.clone(), service_api.clone(), stop.clone());
+        async move { services.run(api, stop).await }
+    });
     context.nodes.synced().await;
     start_node_controllers(context);
     context.services.synced().await;

@@ -76,8 +76,8 @@ pub struct Watch<K: Watched> {
 }
 
 struct Shared<K: Watched> {
-    /// Taken by the task that watches.
-    writer: Mutex<Option<Writer<K>>>,
+    /// Held by the task that watches.
+    writer: tokio::sync::Mutex<Writer<K>>,
     listeners: Mutex<Vec<Listener<K>>>,
 }
 
@@ -86,7 +86,7 @@ impl<K: Watched> Default for Watch<K> {
         let writer = Writer::new(());
         let store = writer.as_reader();
         let shared = Shared {
-            writer: Mutex::new(Some(writer)),
+            writer: tokio::sync::Mutex::new(writer),
             listeners: Mutex::default(),
         };
         Self {
@@ -100,9 +100,11 @@ impl<K: Watched> Default for Watch<K> {
 impl<K: Watched> Watch<K> {
     /// Takes in an object as a running watch would.
     pub(crate) fn put(&self, object: K) {
-        let mut writer = self.shared.writer.lock().take().unwrap();
-        self.apply(&mut writer, &watcher::Event::Apply(object));
-        *self.shared.writer.lock() = Some(writer);
+        self.take_in(&watcher::Event::Apply(object));
+    }
+
+    fn take_in(&self, event: &watcher::Event<K>) {
+        self.apply(&mut self.shared.writer.try_lock().unwrap(), event);
     }
 }
 
@@ -143,9 +145,9 @@ impl<K: Watched> Watch<K> {
         }
     }
 
-    /// Lists and watches until `stop`, through whatever happens. A second call returns at once.
+    /// Lists and watches until `stop`, through whatever happens. A second call while that lasts returns at once.
     pub async fn run(&self, api: Api<K>, stop: CancellationToken) {
-        let Some(mut writer) = self.shared.writer.lock().take() else {
+        let Ok(mut writer) = self.shared.writer.try_lock() else {
             return;
         };
         let kind = K::plural(&());
@@ -250,9 +252,8 @@ mod tests {
 
     type Heard = Arc<Mutex<Vec<String>>>;
 
-    fn watch() -> (Watch<Node>, Writer<Node>, Heard) {
+    fn watch() -> (Watch<Node>, Heard) {
         let watch = Watch::<Node>::default();
-        let writer = watch.shared.writer.lock().take().unwrap();
         let heard = Heard::default();
         let log = Arc::clone(&heard);
         watch.listen(move |change| {
@@ -261,22 +262,22 @@ mod tests {
             log.lock()
                 .push(format!("{}>{}", uid(&change.old), uid(&change.new)));
         });
-        (watch, writer, heard)
+        (watch, heard)
     }
 
     #[test]
     fn listeners_hear_what_was_and_what_is() {
-        let (watch, mut writer, heard) = watch();
-        watch.apply(&mut writer, &watcher::Event::Apply(node("n", "a", "1")));
-        watch.apply(&mut writer, &watcher::Event::Apply(node("n", "a", "2")));
-        watch.apply(&mut writer, &watcher::Event::Delete(node("n", "a", "3")));
+        let (watch, heard) = watch();
+        watch.take_in(&watcher::Event::Apply(node("n", "a", "1")));
+        watch.take_in(&watcher::Event::Apply(node("n", "a", "2")));
+        watch.take_in(&watcher::Event::Delete(node("n", "a", "3")));
         assert_eq!(*heard.lock(), ["->a", "a>a", "a>-"]);
         assert!(watch.all().is_empty());
     }
 
     #[test]
     fn a_relist_shows_deletions_new_objects_under_old_names_and_nothing_unchanged() {
-        let (watch, mut writer, heard) = watch();
+        let (watch, heard) = watch();
         for event in [
             watcher::Event::Init,
             watcher::Event::InitApply(node("gone", "a", "1")),
@@ -284,7 +285,7 @@ mod tests {
             watcher::Event::InitApply(node("same", "c", "3")),
             watcher::Event::InitDone,
         ] {
-            watch.apply(&mut writer, &event);
+            watch.take_in(&event);
         }
         heard.lock().clear();
         for event in [
@@ -293,7 +294,7 @@ mod tests {
             watcher::Event::InitApply(node("same", "c", "3")),
             watcher::Event::InitDone,
         ] {
-            watch.apply(&mut writer, &event);
+            watch.take_in(&event);
         }
         let mut heard = heard.lock().clone();
         heard.sort();
@@ -302,8 +303,8 @@ mod tests {
 
     #[test]
     fn a_late_listener_hears_of_everything_that_is_there() {
-        let (watch, mut writer, _) = watch();
-        watch.apply(&mut writer, &watcher::Event::Apply(node("n", "a", "1")));
+        let (watch, _) = watch();
+        watch.take_in(&watcher::Event::Apply(node("n", "a", "1")));
         let heard = Heard::default();
         let log = Arc::clone(&heard);
         watch.listen(move |change| log.lock().push(change.new.as_ref().unwrap().name_any()));

@@ -106,21 +106,45 @@ impl Host {
 
     /// Waits for work that may panic; nothing if it did, which is logged and counted.
     pub async fn contain<T>(&self, name: &'static str, work: impl Future<Output = T>) -> Option<T> {
+        self.poll_caught(name, None, work).await
+    }
+
+    /// The same for work on one object, which the log names.
+    pub async fn contain_on<T>(
+        &self,
+        name: &'static str,
+        object: &str,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        self.poll_caught(name, Some(object), work).await
+    }
+
+    /// Does what may panic; nothing if it did, which is logged and counted.
+    pub fn contained<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Option<T> {
+        self.caught(name, None, work)
+    }
+
+    async fn poll_caught<T>(
+        &self,
+        name: &'static str,
+        object: Option<&str>,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
         let mut work = std::pin::pin!(work);
-        std::future::poll_fn(|cx| match self.contained(name, || work.as_mut().poll(cx)) {
+        std::future::poll_fn(|cx| match self.caught(name, object, || work.as_mut().poll(cx)) {
             Some(poll) => poll.map(Some),
             None => Poll::Ready(None),
         })
         .await
     }
 
-    /// Does what may panic; nothing if it did, which is logged and counted.
-    pub fn contained<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Option<T> {
+    fn caught<T>(&self, name: &'static str, object: Option<&str>, work: impl FnOnce() -> T) -> Option<T> {
         let done = std::panic::catch_unwind(AssertUnwindSafe(work));
         done.inspect_err(|_| {
             self.shared.panics.inc();
             tracing::error!(
                 task = name,
+                object,
                 "a task panicked and was given up; this is a fault of the program"
             );
         })
@@ -296,6 +320,7 @@ mod tests {
         assert!(receive.await.is_err(), "whoever waits is told");
         assert_eq!(host.contain("round", async { panic!("boom") }).await, None::<()>);
         assert_eq!(host.contain("round", async { 7 }).await, Some(7));
+        assert_eq!(host.contain_on("node", "a", async { 8 }).await, Some(8));
         assert!(!host.shutdown().is_cancelled());
         assert!(
             host.scrape().contains("process_contained_panics_total 2"),

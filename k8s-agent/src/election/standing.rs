@@ -98,12 +98,15 @@ impl Leadership {
                     None => std::future::pending().await,
                 }
             };
-            tokio::select! {
-                () = run_out => {}
-                changed = standing.changed() => if changed.is_err() && until.is_none() {
-                    // Nobody can end it: there is no election.
+            let changed = async {
+                if standing.changed().await.is_err() {
+                    // Nobody can end it: there is no election any more, or never was one.
                     std::future::pending::<()>().await;
                 }
+            };
+            tokio::select! {
+                () = run_out => {}
+                () = changed => {}
             }
         }
     }

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Error};
 use runtime::clock;
+use runtime::host::Host;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -38,18 +39,26 @@ impl Writer {
         }
     }
 
-    /// Writes until `stop`, then what still waits, once each, and returns.
-    pub async fn run(mut self, client: Client, stop: CancellationToken) {
+    /// Writes until `stop`, then what still waits, once each, and returns. May be called again for what came since.
+    pub async fn run(&mut self, host: &Host, client: &Client, stop: CancellationToken) {
         while let Some(Some(happening)) = stop.run_until_cancelled(self.taken.recv()).await {
-            self.write(&client, happening, &stop).await;
+            self.write(host, client, happening, &stop).await;
         }
-        self.taken.close();
         while let Ok(happening) = self.taken.try_recv() {
-            self.write(&client, happening, &stop).await;
+            self.write(host, client, happening, &stop).await;
         }
     }
 
-    async fn write(&mut self, client: &Client, happening: Happening, stop: &CancellationToken) {
+    /// An event whose writing panics is one that is lost, and no more than that.
+    async fn write(&mut self, host: &Host, client: &Client, happening: Happening, stop: &CancellationToken) {
+        let object = happening.subject.name.clone();
+        let work = self.write_one(client, happening, stop);
+        if host.contain_on("events", &object, work).await.is_none() {
+            self.metrics.event_dropped();
+        }
+    }
+
+    async fn write_one(&mut self, client: &Client, happening: Happening, stop: &CancellationToken) {
         match self.correlator.judge(happening, clock::now()) {
             Write::Drop => self.metrics.event_dropped(),
             Write::Create(happening) => self.create(client, &happening, stop).await,

@@ -70,7 +70,10 @@ pub fn start(context: &Arc<Context>, settings: KeepalivedSettings, running: Runn
         meter,
     });
     let (keeper, stop) = (keepalived.clone(), context.stop());
-    context.spawn("keepalived", async move { keeper.keep(stop).await });
+    context.keep("keepalived", move || {
+        let (keeper, stop) = (keeper.clone(), stop.clone());
+        async move { keeper.keep(stop).await }
+    });
     keepalived
 }
 

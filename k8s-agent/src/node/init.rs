@@ -94,15 +94,20 @@ pub fn start(context: &Arc<Context>, broker: &Broker, pace: Pace) {
         gathering: tokio::sync::Mutex::default(),
         failing: Mutex::default(),
     });
-    let queue = init.queue.clone();
+    let (queue, host) = (init.queue.clone(), context.host.clone());
     context.nodes.listen(move |change| {
-        if let Some(name) = to_look_at(change) {
+        // What can't be judged is looked at; there the node alone fails.
+        let judged = host.contained("node-init", || to_look_at(change));
+        if let Some(name) = judged.unwrap_or_else(|| change.new.as_ref().map(|node| node.name_any())) {
             queue.add(name);
         }
     });
     for _ in 0..BATCHES {
         let init = Arc::clone(&init);
-        context.spawn("node-init", async move { init.work().await });
+        context.keep("node-init", move || {
+            let init = Arc::clone(&init);
+            async move { init.work().await }
+        });
     }
 }
 
@@ -161,11 +166,11 @@ impl Init {
                 }),
             }
         }
-        match lookup(&self.broker, &self.context.machines, &asked).await {
+        match lookup(&self.context, &self.broker, &asked).await {
             Ok(presences) => {
                 let each = futures::stream::iter(asked.iter().zip(presences));
                 let width = self.context.settings.node_workers;
-                each.for_each_concurrent(width, |(asked, presence)| self.one(&asked.node, presence))
+                each.for_each_concurrent(width, |(asked, presence)| self.contained(&asked.node, presence))
                     .await;
             }
             Err(fault) => {
@@ -173,6 +178,15 @@ impl Init {
                     self.failed(&asked.node, &fault.text);
                 }
             }
+        }
+    }
+
+    /// A node whose work panics is one that fails, and the others of its batch don't notice.
+    async fn contained(&self, node: &Node, presence: Presence) {
+        let name = node.name_any();
+        let work = self.context.contain("node-init", &name, self.one(node, presence));
+        if work.await.is_none() {
+            self.queue.done(&name, Outcome::Failed);
         }
     }
 

@@ -8,10 +8,11 @@ use kube::ResourceExt as _;
 use proto::Fault;
 use proto::v1::{DescribeResponse, InstanceKey};
 
-use super::machines::Machines;
 use super::plan::provider_id_of;
-use super::presence::Presence;
+use super::presence::{Presence, Why};
 use crate::broker::Broker;
+use crate::contain;
+use crate::context::Context;
 
 /// A node to ask about.
 #[derive(Clone, Debug)]
@@ -22,16 +23,27 @@ pub struct Asked {
     pub not_ready_for: Option<Duration>,
 }
 
-/// What the broker says of each, in their order. Heard by [`Machines`] as well.
-pub async fn lookup(broker: &Broker, machines: &Machines, asked: &[Asked]) -> Result<Vec<Presence>, Fault> {
+/// What the broker says of each, in their order. Heard by [`Machines`](super::machines::Machines) as well.
+pub async fn lookup(context: &Context, broker: &Broker, asked: &[Asked]) -> Result<Vec<Presence>, Fault> {
     if asked.is_empty() {
         return Ok(Vec::new());
     }
-    let results = broker.lookup_instances(asked.iter().map(key).collect()).await?;
+    let answer = async { broker.lookup_instances(asked.iter().map(key).collect()).await };
+    let results = context.host.contain("node-lookup", answer).await;
+    let results = results.unwrap_or_else(|| Err(contain::fault()))?;
     let scope = scope(broker);
-    let presences: Vec<Presence> = results.into_iter().map(Presence::read).collect();
+    let read = |result| {
+        let read = context.host.contained("node-lookup", || Presence::read(result));
+        // What one answer does to this program says nothing of the other machines.
+        read.unwrap_or_else(|| Presence::Unknown {
+            why: Why::NotYet,
+            text: contain::TEXT.to_owned(),
+        })
+    };
+    let presences: Vec<Presence> = results.into_iter().map(read).collect();
     for (asked, presence) in asked.iter().zip(&presences) {
-        machines.hear(&asked.node.uid().unwrap_or_default(), presence, scope.as_deref());
+        let uid = asked.node.uid().unwrap_or_default();
+        context.machines.hear(&uid, presence, scope.as_deref());
     }
     Ok(presences)
 }

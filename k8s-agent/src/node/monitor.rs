@@ -8,6 +8,7 @@ use std::time::Instant;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use runtime::clock;
+use tokio::sync::Mutex;
 
 use super::lifecycle::{CONFIRM_DELETION, Held, History, Moment, Sight, Verdict};
 use super::lookup::{Asked, lookup, scope};
@@ -16,6 +17,7 @@ use super::presence::Presence;
 use super::provider_id::ProviderId;
 use super::writes::{WriteError, Writes};
 use crate::broker::Broker;
+use crate::contain::Resting;
 use crate::context::Context;
 use crate::events::{Component, REMINDER, Reason, Recorder};
 
@@ -27,11 +29,12 @@ struct Monitor {
     history: History,
     told: Told,
     fault: Option<String>,
+    panicked: Resting,
 }
 
 /// Starts the loop. Nodes must be watched already.
 pub fn start(context: &Arc<Context>, broker: &Broker) {
-    let mut monitor = Monitor {
+    let monitor = Monitor {
         context: Arc::clone(context),
         broker: broker.clone(),
         writes: Writes::new(context.client.clone(), context.leadership.clone()),
@@ -39,8 +42,14 @@ pub fn start(context: &Arc<Context>, broker: &Broker) {
         history: History::default(),
         told: Told::default(),
         fault: None,
+        panicked: Resting::new(context.settings.rules.retry),
     };
-    context.spawn("node-monitor", async move { monitor.run().await });
+    // What it remembers outlives a panic of its loop.
+    let monitor = Arc::new(Mutex::new(monitor));
+    context.keep("node-monitor", move || {
+        let monitor = Arc::clone(&monitor);
+        async move { monitor.lock().await.run().await }
+    });
 }
 
 impl Monitor {
@@ -82,6 +91,8 @@ impl Monitor {
             })
             .collect();
         let presences = self.ask(&asked).await;
+        self.panicked
+            .retain(|uid| sights.iter().any(|sight| sight.uid == uid));
         let (cloud, all) = (presences.len() as u64, nodes.len() as u64);
         self.context
             .metrics
@@ -107,13 +118,30 @@ impl Monitor {
             held && !matches!(presences.get(uid), Some(Presence::Found(_)))
         });
         for (node, verdict) in nodes.iter().zip(verdicts) {
-            self.carry_out(node, verdict).await;
+            self.contained(node, verdict).await;
+        }
+    }
+
+    /// A node whose work panics rests for a while, and the others have their turn.
+    async fn contained(&mut self, node: &Node, verdict: Verdict) {
+        let (name, uid) = (node.name_any(), node.uid().unwrap_or_default());
+        if verdict == Verdict::Leave || self.panicked.rests(&uid, clock::now()) {
+            return;
+        }
+        let may_be_deleted = matches!(verdict, Verdict::Delete(_));
+        let context = Arc::clone(&self.context);
+        let work = context.contain("node-monitor", &name, self.carry_out(node, verdict));
+        let panicked = work.await.is_none();
+        self.panicked.ended(&uid, panicked, clock::now());
+        if panicked && may_be_deleted {
+            // Nobody knows whether it came about.
+            self.history.deleted(clock::now());
         }
     }
 
     /// Answers by UID; none while the broker is away.
     async fn ask(&mut self, asked: &[Asked]) -> HashMap<String, Presence> {
-        match lookup(&self.broker, &self.context.machines, asked).await {
+        match lookup(&self.context, &self.broker, asked).await {
             Ok(presences) => {
                 self.fault = None;
                 asked

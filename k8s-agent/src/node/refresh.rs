@@ -16,6 +16,7 @@ use super::presence::{Machine, Presence};
 use super::provider_id::ProviderId;
 use super::writes::{WriteError, Writes};
 use crate::broker::Broker;
+use crate::contain;
 use crate::context::Context;
 use crate::events::{Component, Reason, Recorder};
 
@@ -33,7 +34,7 @@ struct Refresh {
 /// Starts the loop. Nodes must be watched already.
 pub fn start(context: &Arc<Context>, broker: &Broker) {
     let settings = &context.settings;
-    let refresh = Refresh {
+    let refresh = Arc::new(Refresh {
         context: Arc::clone(context),
         broker: broker.clone(),
         writes: Writes::new(context.client.clone(), context.leadership.clone()),
@@ -42,8 +43,11 @@ pub fn start(context: &Arc<Context>, broker: &Broker) {
             provider: settings.provider,
             sanitiser: settings.sanitiser,
         },
-    };
-    context.spawn("node-refresh", async move { refresh.run().await });
+    });
+    context.keep("node-refresh", move || {
+        let refresh = Arc::clone(&refresh);
+        async move { refresh.run().await }
+    });
 }
 
 impl Refresh {
@@ -51,10 +55,11 @@ impl Refresh {
         let (stop, period) = (self.context.stop(), self.context.settings.status_period);
         let mut fault = None;
         loop {
-            let Some(done) = stop.run_until_cancelled(self.once()).await else {
+            let round = self.context.host.contain("node-refresh", self.once());
+            let Some(done) = stop.run_until_cancelled(round).await else {
                 return;
             };
-            let wait = match done {
+            let wait = match done.unwrap_or_else(|| Err(contain::TEXT.to_owned())) {
                 Ok(()) => {
                     fault = None;
                     period
@@ -86,13 +91,18 @@ impl Refresh {
                 not_ready_for: None,
             })
             .collect();
-        let presences = lookup(&self.broker, &self.context.machines, &asked)
+        let presences = lookup(&self.context, &self.broker, &asked)
             .await
             .map_err(|fault| fault.text)?;
         let each = futures::stream::iter(asked.iter().zip(presences));
         let width = self.context.settings.status_workers;
-        each.for_each_concurrent(width, |(asked, presence)| self.one(&asked.node, presence))
-            .await;
+        each.for_each_concurrent(width, |(asked, presence)| async move {
+            let name = asked.node.name_any();
+            let work = self.one(&asked.node, presence);
+            // A node whose work panics comes again with the next round.
+            let _ = self.context.contain("node-refresh", &name, work).await;
+        })
+        .await;
         Ok(())
     }
 

@@ -1,15 +1,14 @@
 //! Workers, clock and metrics around [`State`].
 
-use std::collections::HashMap;
+use std::fmt::Display;
 use std::future::Future;
 use std::hash::Hash;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::FutureExt as _;
 use parking_lot::Mutex;
 use runtime::clock;
+use runtime::host::Host;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -131,20 +130,18 @@ impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
 
     /// Works on one key after the other until `stop`; what runs then is finished. Several of these may run at once.
     /// `work` gets the key and its failures in a row. A panic in it is logged and counts as a failure.
-    pub async fn work<F, Fut>(&self, stop: &CancellationToken, work: F)
+    pub async fn work<F, Fut>(&self, host: &Host, stop: &CancellationToken, work: F)
     where
+        K: Display,
         F: Fn(K, u32) -> Fut + Send + Sync,
         Fut: Future<Output = Outcome> + Send,
     {
         while let Some(taken) = stop.run_until_cancelled(self.take()).await {
-            let running = AssertUnwindSafe(work(taken.key.clone(), taken.failures)).catch_unwind();
-            if let Ok(outcome) = running.await {
+            let running = async { work(taken.key.clone(), taken.failures).await };
+            let (name, key) = (self.shared.meter.name(), taken.key.to_string());
+            if let Some(outcome) = host.contain_on(name, &key, running).await {
                 self.done(&taken.key, outcome);
             } else {
-                tracing::error!(
-                    queue = self.shared.meter.name(),
-                    "work on a key panicked and is tried again"
-                );
                 self.done(&taken.key, Outcome::Failed);
                 stop.run_until_cancelled(tokio::time::sleep(PAUSE_AFTER_PANIC))
                     .await;
@@ -184,18 +181,5 @@ impl<K: Clone + Eq + Hash> Shared<K> {
                 ..sum
             },
         )
-    }
-}
-
-/// Keys by what became of them, for workers that take batches.
-impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
-    /// Gives back every key of a batch that has no outcome yet as failed, and the others as they ended.
-    pub fn done_all(&self, batch: &[Taken<K>], outcomes: &HashMap<K, Outcome>) {
-        for taken in batch {
-            self.done(
-                &taken.key,
-                outcomes.get(&taken.key).copied().unwrap_or(Outcome::Failed),
-            );
-        }
     }
 }

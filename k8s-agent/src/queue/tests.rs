@@ -197,6 +197,7 @@ proptest! {
 mod driven {
     use super::*;
     use crate::metrics::Metrics;
+    use runtime::host::Host;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     use tokio_util::sync::CancellationToken;
@@ -209,10 +210,11 @@ mod driven {
     #[tokio::test]
     async fn a_failing_key_is_tried_until_it_succeeds() {
         let queue = Queue::new("test", FAST, &Metrics::default());
+        let host = Host::new();
         let (stop, tries) = (CancellationToken::new(), Arc::new(AtomicU32::new(0)));
         queue.add("a");
         queue
-            .work(&stop, |_, failures| {
+            .work(&host, &stop, |_, failures| {
                 let (tries, stop) = (Arc::clone(&tries), stop.clone());
                 async move {
                     assert_eq!(tries.fetch_add(1, Ordering::SeqCst), failures);
@@ -247,10 +249,10 @@ mod driven {
     #[tokio::test]
     async fn a_panic_is_a_failure_and_the_worker_goes_on() {
         let queue = Queue::new("test", FAST, &Metrics::default());
-        let stop = CancellationToken::new();
+        let (host, stop) = (Host::new(), CancellationToken::new());
         queue.add("a");
         queue
-            .work(&stop, |_, failures| {
+            .work(&host, &stop, |_, failures| {
                 let stop = stop.clone();
                 async move {
                     assert!(failures > 0, "the first run panics");
@@ -260,5 +262,10 @@ mod driven {
             })
             .await;
         assert_eq!(queue.failures(&"a"), 0);
+        assert!(
+            host.scrape().contains("process_contained_panics_total 1"),
+            "{}",
+            host.scrape()
+        );
     }
 }

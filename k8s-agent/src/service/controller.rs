@@ -66,28 +66,40 @@ pub fn start<C: Backend, K: Backend>(
     controller.listen(context);
     for _ in 0..context.settings.service_workers.max(1) {
         let (controller, stop) = (Arc::clone(&controller), context.stop());
-        context.spawn("service", async move {
-            let queue = controller.queue.clone();
-            queue
-                .work(&stop, |key, failures| controller.work(key, failures))
-                .await;
+        let host = context.host.clone();
+        context.keep("service", move || {
+            let (controller, host, stop) = (Arc::clone(&controller), host.clone(), stop.clone());
+            async move {
+                let queue = controller.queue.clone();
+                let work = |key, failures| controller.work(key, failures);
+                queue.work(&host, &stop, work).await;
+            }
         });
     }
     let (watching, stop) = (Arc::clone(&controller), context.stop());
-    context.spawn("service-nodes", async move {
-        stop.run_until_cancelled(watching.watch_nodes()).await;
+    context.keep("service-nodes", move || {
+        let (watching, stop) = (Arc::clone(&watching), stop.clone());
+        async move {
+            stop.run_until_cancelled(watching.watch_nodes()).await;
+        }
     });
     if let Some(broker) = context.broker.clone() {
         let (returning, stop, descriptions) =
             (Arc::clone(&controller), context.stop(), broker.descriptions());
-        context.spawn("service-broker", async move {
-            stop.run_until_cancelled(returning.watch_broker(descriptions))
-                .await;
+        context.keep("service-broker", move || {
+            let (returning, stop, descriptions) = (Arc::clone(&returning), stop.clone(), descriptions.clone());
+            async move {
+                stop.run_until_cancelled(returning.watch_broker(descriptions))
+                    .await;
+            }
         });
         let (stop, services) = (context.stop(), context.services.clone());
-        context.spawn("service-orphans", async move {
-            stop.run_until_cancelled(orphans::keep_listing(broker, services))
-                .await;
+        context.keep("service-orphans", move || {
+            let (broker, services, stop) = (broker.clone(), services.clone(), stop.clone());
+            async move {
+                stop.run_until_cancelled(orphans::keep_listing(broker, services))
+                    .await;
+            }
         });
     }
     context.metrics.controller_runs("service");
@@ -98,8 +110,8 @@ struct Controller<C, K> {
     queue: Queue<Key>,
     /// A node or what is known of a machine changed.
     nodes_changed: Arc<Notify>,
-    /// The members before any Service is looked at: a change since then is one.
-    members_at_start: [u8; 32],
+    /// The members that the Services were last woken for; at the start those before any Service is looked at.
+    members: Mutex<[u8; 32]>,
     /// Services that a change of the nodes woke and that are not done with it.
     node_set: Mutex<NodeSet>,
 }
@@ -128,7 +140,7 @@ impl<C: Backend, K: Backend> Controller<C, K> {
             memory: Memory::default(),
         };
         Self {
-            members_at_start: members_print(&syncer.members().wish),
+            members: Mutex::new(members_print(&syncer.members().wish)),
             syncer,
             queue: Queue::new("service", pace.backoff, &context.metrics),
             nodes_changed: context.machines.changed(),
@@ -150,11 +162,14 @@ impl<C: Backend, K: Backend> Controller<C, K> {
         });
         self.syncer.backends.wake_with(&wake);
         let (queue, interrupts) = (self.queue.clone(), self.syncer.interrupts.clone());
+        let host = context.host.clone();
         context.services.listen(move |change| {
-            interrupts.heard(change);
-            if let Some(key) = woken(change) {
+            // What can't be judged is looked at; there the Service alone fails.
+            let woken = host.contained("service", || woken(change));
+            if let Some(key) = woken.unwrap_or_else(|| key_of(change)) {
                 queue.add(key);
             }
+            let _ = host.contained("service", || interrupts.heard(change));
         });
         let changed = Arc::clone(&self.nodes_changed);
         context.nodes.listen(move |_| changed.notify_one());
@@ -173,16 +188,15 @@ impl<C: Backend, K: Backend> Controller<C, K> {
 
     /// Wakes every Service when the set of members is another one.
     async fn watch_nodes(&self) {
-        let mut known = self.members_at_start;
+        let mut since = clock::now();
         loop {
-            self.nodes_changed.notified().await;
-            let since = clock::now();
             tokio::time::sleep(GATHER).await;
             let now = members_print(&self.syncer.members().wish);
-            if now == known {
+            if *self.members.lock() == now {
+                self.nodes_changed.notified().await;
+                since = clock::now();
                 continue;
             }
-            known = now;
             let keys: Vec<_> = self.syncer.memory.keys();
             tracing::info!(services = keys.len(), "the nodes that may serve have changed");
             {
@@ -193,6 +207,8 @@ impl<C: Backend, K: Backend> Controller<C, K> {
             for key in keys {
                 self.queue.add(key);
             }
+            *self.members.lock() = now;
+            since = clock::now();
         }
     }
 
@@ -248,6 +264,14 @@ fn woken(change: &Change<Service>) -> Option<Key> {
     let before = change.old.as_ref().filter(matters);
     let after = change.new.as_ref().filter(matters);
     after.or(before).and_then(|service| Key::of(service))
+}
+
+fn key_of(change: &Change<Service>) -> Option<Key> {
+    change
+        .new
+        .as_ref()
+        .or(change.old.as_ref())
+        .and_then(|service| Key::of(service))
 }
 
 fn machine_of(machines: Machines) -> MachineOf {

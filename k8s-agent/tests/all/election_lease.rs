@@ -8,6 +8,7 @@ use k8s_agent::events::Recorder;
 use k8s_agent::lease::{Candidate, Timing};
 use k8s_agent::metrics::Metrics;
 use kube::Api;
+use runtime::host::Host;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +42,7 @@ fn start_telling(api: &FakeApiServer, identity: &str, events: Recorder) -> Runne
         throne,
         events,
         metrics: Metrics::default(),
+        host: Host::new(),
     };
     let stop = CancellationToken::new();
     let running = tokio::spawn(election.run(stop.clone()));
@@ -236,7 +238,7 @@ async fn a_missing_right_is_waited_for() {
 #[tokio::test]
 async fn a_lease_that_is_lost_is_told_on_the_lease() {
     let api = FakeApiServer::new();
-    let (events, writer) = Recorder::new(Metrics::default());
+    let (events, mut writer) = Recorder::new(Metrics::default());
     let runner = start_telling(&api, "me", events);
     runner.leads().await;
     api.change("leases", NAME, |lease| {
@@ -245,7 +247,7 @@ async fn a_lease_that_is_lost_is_told_on_the_lease() {
     assert!(matches!(runner.ended().await, Ended::Lost(_)));
     let flush = CancellationToken::new();
     flush.cancel();
-    writer.run(api.client(), flush).await;
+    writer.run(&Host::new(), &api.client(), flush).await;
     assert_eq!(
         api.event_texts(NAME, "LeaderElection"),
         ["me became leader", "me stopped leading"]

@@ -17,6 +17,7 @@ mod node_init;
 mod node_life;
 mod node_refresh;
 mod node_world;
+mod panics;
 mod process_life;
 mod reference;
 mod service_backends;

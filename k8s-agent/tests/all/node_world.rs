@@ -58,9 +58,12 @@ impl NodeWorld {
             },
             None,
         );
-        let (events, writer) = Recorder::new(metrics.clone());
+        let (events, mut writer) = Recorder::new(metrics.clone());
         let client = api.client();
-        host.spawn("events", writer.run(client.clone(), host.shutdown()));
+        let (writing, answers) = (host.clone(), client.clone());
+        host.spawn("events", async move {
+            writer.run(&writing, &answers, writing.shutdown()).await;
+        });
         let link = Link::connect(&host, vec![broker.address()], None);
         let caller = Broker::new(link, leadership.clone(), metrics.clone(), "process-1".to_owned());
         let (describing, ready, stop) = (caller.clone(), host.gate("broker"), host.shutdown());
@@ -157,10 +160,24 @@ impl NodeWorld {
             .unwrap();
     }
 
+    /// How often the agent panicked, as its metric says.
+    pub(crate) fn panics(&self) -> u32 {
+        panics(&self.host)
+    }
+
     pub(crate) async fn stop(&self) {
         self.host.shutdown().cancel();
         assert_eq!(self.host.finish(Duration::from_secs(10)).await, None);
     }
+}
+
+/// How often the process panicked, as its metric says.
+pub(crate) fn panics(host: &Host) -> u32 {
+    let scrape = host.scrape();
+    let count = scrape
+        .lines()
+        .find_map(|line| line.strip_prefix("process_contained_panics_total "));
+    count.unwrap().parse().unwrap()
 }
 
 /// An initialiser that is quick to try again and soon loses its patience.

@@ -12,17 +12,17 @@ use serde_json::json;
 
 use crate::fake_apiserver::FakeApiServer;
 use crate::fake_broker::FakeBroker;
-use crate::node_world::{UNINITIALIZED, found, has_taint, number, waiting};
+use crate::node_world::{UNINITIALIZED, found, has_taint, number, panics, waiting};
 
 const LEASE: &str = "cloud-controller-manager";
 
-struct Process {
+pub(crate) struct Process {
     host: Host,
     running: tokio::task::JoinHandle<anyhow::Result<()>>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test ends the task itself")]
-fn start(api: &FakeApiServer, flags: &[&str]) -> Process {
+pub(crate) fn start(api: &FakeApiServer, flags: &[&str]) -> Process {
     let fixed = [
         "k8s-agent",
         "--secure-port=0",
@@ -48,9 +48,14 @@ fn start(api: &FakeApiServer, flags: &[&str]) -> Process {
 
 impl Process {
     /// Ends it as a signal does; answers the failure that it ends with.
-    async fn end(self) -> Option<String> {
+    pub(crate) async fn end(self) -> Option<String> {
         self.host.shutdown().cancel();
         self.ended().await
+    }
+
+    /// How often it panicked, as its metric says.
+    pub(crate) fn panics(&self) -> u32 {
+        panics(&self.host)
     }
 
     async fn ended(self) -> Option<String> {
@@ -63,13 +68,13 @@ impl Process {
     }
 }
 
-async fn broker() -> FakeBroker {
+pub(crate) async fn broker() -> FakeBroker {
     let broker = FakeBroker::start().await;
     broker.on_lookup(|key| found(number(&key.node_name), Power::Running));
     broker
 }
 
-fn cluster() -> FakeApiServer {
+pub(crate) fn cluster() -> FakeApiServer {
     let api = FakeApiServer::new();
     api.create(
         "namespaces",
@@ -79,14 +84,14 @@ fn cluster() -> FakeApiServer {
     api
 }
 
-fn with_broker(broker: &FakeBroker) -> [String; 2] {
+pub(crate) fn with_broker(broker: &FakeBroker) -> [String; 2] {
     [
         "--cloud-provider=external-cloudstack".to_owned(),
         format!("--broker={}", broker.address()),
     ]
 }
 
-async fn initialised(api: &FakeApiServer, name: &str) {
+pub(crate) async fn is_initialised(api: &FakeApiServer, name: &str) {
     let done = |api: &FakeApiServer| {
         api.get("nodes", name)
             .filter(|node| !has_taint(node, UNINITIALIZED))
@@ -100,7 +105,7 @@ async fn a_leader_works_and_leaves_the_lease_free_and_its_events_written() {
     let (api, broker) = (cluster(), broker().await);
     let flags = with_broker(&broker);
     let process = start(&api, &flags.each_ref().map(String::as_str));
-    initialised(&api, "node-1").await;
+    is_initialised(&api, "node-1").await;
     assert_eq!(process.end().await, None);
     let spec = api.get("leases", LEASE).unwrap()["spec"].clone();
     assert_eq!(spec["holderIdentity"], json!(""));
@@ -108,6 +113,41 @@ async fn a_leader_works_and_leaves_the_lease_free_and_its_events_written() {
     assert!(api.events(LEASE).contains(&"LeaderElection".to_owned()));
     let lookup = broker.heard().lookups[0].clone();
     assert_eq!(lookup.caller.unwrap().cluster_uid, "cluster-1");
+}
+
+/// What the events on the lease say, without the identity of the process.
+fn told_of_the_lease(api: &FakeApiServer) -> Vec<String> {
+    let texts = api.event_texts(LEASE, "LeaderElection");
+    texts
+        .iter()
+        .map(|text| text.split_once(' ').unwrap().1.to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_leader_that_is_told_to_end_says_on_the_lease_that_it_stopped_leading() {
+    let (api, broker) = (cluster(), broker().await);
+    let flags = with_broker(&broker);
+    let process = start(&api, &flags.each_ref().map(String::as_str));
+    is_initialised(&api, "node-1").await;
+    let held = api.get("leases", LEASE).unwrap()["spec"]["holderIdentity"].clone();
+    assert_eq!(process.end().await, None);
+    assert_eq!(told_of_the_lease(&api), ["became leader", "stopped leading"]);
+    let last = api.event_texts(LEASE, "LeaderElection").pop().unwrap();
+    assert_eq!(json!(last.split_once(' ').unwrap().0), held);
+}
+
+#[tokio::test]
+async fn a_leader_that_can_not_write_its_last_event_gives_the_lease_up_and_ends_all_the_same() {
+    let (api, broker) = (cluster(), broker().await);
+    let flags = with_broker(&broker);
+    let process = start(&api, &flags.each_ref().map(String::as_str));
+    is_initialised(&api, "node-1").await;
+    api.refuse(|method, path, _| {
+        (*method == http::Method::POST && path.ends_with("/events")).then_some((503, "etcd is away"))
+    });
+    assert_eq!(process.end().await, None);
+    assert_eq!(api.get("leases", LEASE).unwrap()["spec"]["holderIdentity"], json!(""));
 }
 
 #[tokio::test]
@@ -135,7 +175,7 @@ async fn a_standby_touches_nothing_and_takes_over_when_the_lease_is_free() {
     api.change("leases", LEASE, |lease| {
         lease["spec"]["holderIdentity"] = json!("");
     });
-    initialised(&api, "node-1").await;
+    is_initialised(&api, "node-1").await;
     assert_eq!(
         api.get("leases", LEASE).unwrap()["spec"]["leaseTransitions"],
         json!(8)
@@ -144,11 +184,29 @@ async fn a_standby_touches_nothing_and_takes_over_when_the_lease_is_free() {
 }
 
 #[tokio::test]
+async fn a_standby_that_never_led_says_nothing_when_it_ends() {
+    let (api, broker) = (cluster(), broker().await);
+    let now = k8s_agent::apiserver::timestamp();
+    let spec = json!({"holderIdentity": "another", "leaseDurationSeconds": 3600,
+                      "renewTime": format!("{now:.6}"), "acquireTime": format!("{now:.6}")});
+    let lease = json!({"metadata": {"name": LEASE, "namespace": "kube-system"}, "spec": spec});
+    api.create("leases", lease);
+    let flags = with_broker(&broker);
+    let process = start(&api, &flags.each_ref().map(String::as_str));
+    api.wait_for("a look at the lease", |api| {
+        (api.requests("/leases") >= 1).then_some(())
+    })
+    .await;
+    assert_eq!(process.end().await, None);
+    assert!(api.events(LEASE).is_empty());
+}
+
+#[tokio::test]
 async fn losing_the_lease_ends_the_process_with_a_failure() {
     let (api, broker) = (cluster(), broker().await);
     let flags = with_broker(&broker);
     let process = start(&api, &flags.each_ref().map(String::as_str));
-    initialised(&api, "node-1").await;
+    is_initialised(&api, "node-1").await;
     api.change("leases", LEASE, |lease| {
         lease["spec"]["holderIdentity"] = json!("thief");
     });
@@ -174,7 +232,7 @@ async fn an_api_server_that_is_away_at_the_start_is_waited_for() {
     })
     .await;
     api.refuse_nothing();
-    initialised(&api, "node-1").await;
+    is_initialised(&api, "node-1").await;
     assert_eq!(process.end().await, None);
 }
 
@@ -187,7 +245,7 @@ async fn without_the_right_to_read_the_namespace_the_cluster_has_no_uid_and_the_
     });
     let flags = with_broker(&broker);
     let process = start(&api, &flags.each_ref().map(String::as_str));
-    initialised(&api, "node-1").await;
+    is_initialised(&api, "node-1").await;
     assert_eq!(process.end().await, None);
     assert_eq!(broker.heard().lookups[0].caller.as_ref().unwrap().cluster_uid, "");
 }
@@ -197,7 +255,7 @@ async fn without_election_the_process_works_from_its_start_and_writes_no_lease()
     let (api, broker) = (cluster(), broker().await);
     let [provider, address] = with_broker(&broker);
     let process = start(&api, &[&provider, &address, "--leader-elect=false"]);
-    initialised(&api, "node-1").await;
+    is_initialised(&api, "node-1").await;
     assert_eq!(process.end().await, None);
     assert!(api.get("leases", LEASE).is_none());
 }

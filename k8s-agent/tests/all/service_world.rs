@@ -81,9 +81,12 @@ impl World {
             },
             None,
         );
-        let (events, writer) = Recorder::new(metrics.clone());
+        let (events, mut writer) = Recorder::new(metrics.clone());
         let client = api.client();
-        host.spawn("events", writer.run(client.clone(), host.shutdown()));
+        let (writing, answers) = (host.clone(), client.clone());
+        host.spawn("events", async move {
+            writer.run(&writing, &answers, writing.shutdown()).await;
+        });
         let link = Link::connect(&host, vec![broker.address()], None);
         let caller = Broker::new(link, leadership.clone(), metrics.clone(), "process-1".to_owned());
         let (describing, ready, stop) = (caller.clone(), host.gate("broker"), host.shutdown());
