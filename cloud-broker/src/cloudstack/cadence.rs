@@ -112,6 +112,8 @@ pub(super) struct Plan {
     pub(super) first: Duration,
     aim: Aim,
     key: Key,
+    /// Polls before the plan was made.
+    polls: u32,
 }
 
 impl Plan {
@@ -165,6 +167,7 @@ impl Cadence {
                 first: self.guess(key),
                 aim: Aim::Search,
                 key,
+                polls: 0,
             };
         };
         let early = known.before.unwrap_or(known.usual / 2).max(at_best);
@@ -177,17 +180,32 @@ impl Cadence {
                 first: early,
                 aim: Aim::Early(known.usual),
                 key,
+                polls: 0,
             };
         }
         Plan {
             first: known.usual,
             aim: Aim::Usual,
             key,
+            polls: 0,
         }
+    }
+
+    /// How to go on asking for a job that was searched for by so many polls, now that another one of its sort has ended.
+    pub(super) fn go_on(&self, plan: &Plan, ended: &Plan, polls: u32) -> Option<Plan> {
+        let usual = self.known.get(&ended.key)?.usual;
+        let (sort, _) = plan.key;
+        (plan.is_search() && sort == ended.key.0).then_some(Plan {
+            first: usual,
+            aim: Aim::Usual,
+            key: plan.key,
+            polls,
+        })
     }
 
     /// How long to wait after a poll, the n-th, that found the job pending so long after its start.
     pub(super) fn wait(&self, plan: &Plan, polls: u32, elapsed: Duration) -> Duration {
+        let polls = polls.saturating_sub(plan.polls);
         let fine = |polls: u32| {
             elapsed.mul_f64((FINE * f64::from(1_u32 << polls.saturating_sub(1).min(8))).min(COARSE))
         };

@@ -237,8 +237,26 @@ impl JobTable {
                 over: took,
             };
             self.cadence.learn(&plan, seen);
+            self.others_are_near(&plan, now);
         }
         Some(Ended { duty: job.duty, took })
+    }
+
+    /// Jobs that were found pending and are searched for are near their end, too, once one like them is over.
+    fn others_are_near(&mut self, ended: &Plan, now: Instant) {
+        for job in self.jobs.values_mut().filter(|job| job.polls > 0) {
+            let Some(plan) = job
+                .plan
+                .and_then(|plan| self.cadence.go_on(&plan, ended, job.polls))
+            else {
+                continue;
+            };
+            let elapsed = now.saturating_duration_since(job.started);
+            let soon = now + self.cadence.wait(&plan, job.polls, elapsed);
+            let near = soon.max(job.started + plan.first);
+            job.next = job.next.map(|next| next.min(near));
+            job.plan = Some(plan);
+        }
     }
 
     /// The command was not executed, or its outcome is known otherwise.

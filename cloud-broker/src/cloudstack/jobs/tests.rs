@@ -124,6 +124,36 @@ fn many_jobs_that_should_be_over_are_each_asked_for_and_together_if_they_are_not
 }
 
 #[test]
+fn the_last_of_many_jobs_is_asked_for_soon_after_the_others_were_over() {
+    let start = Instant::now();
+    let mut table = table_with(CROWD, start);
+    let (still, over) = (
+        start + Duration::from_secs(1),
+        start + Duration::from_millis(1_600),
+    );
+    for now in [still, over] {
+        let due = table.due(now, false);
+        assert_eq!(due.together.len(), CROWD, "{due:?}");
+        for job in &due.together {
+            if now == still || *job == id("0") {
+                table.pending(job, now);
+            }
+        }
+    }
+    let alone = table.next_due(false).unwrap();
+    assert!(alone > over + Duration::from_millis(900), "nothing is known yet");
+    for number in 1..CROWD {
+        table.ended(&id(&number.to_string()), over);
+    }
+    let first = table.next_due(false).unwrap() - over;
+    assert!(first < Duration::from_millis(150), "{first:?}");
+    assert_eq!(table.due(over + first, false).alone, [id("0")]);
+    table.pending(&id("0"), over + first);
+    let second = table.next_due(false).unwrap() - over - first;
+    assert!(second > first && second < first * 3, "{second:?}");
+}
+
+#[test]
 fn while_a_list_is_on_its_way_what_it_may_tell_of_is_not_asked_for() {
     let start = Instant::now();
     let now = start + Duration::from_secs(1);
