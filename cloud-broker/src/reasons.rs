@@ -309,15 +309,3 @@ pub const FAULTS: &[(&str, &str)] = &[
         "The agent asks for names of a kind that this broker does not know.",
     ),
 ];
-
-/// A word of the contract as conditions and events show it: `JOB_RUNNING` is `JobRunning`.
-pub fn shown(word: &str) -> String {
-    if word.contains(|c: char| c.is_ascii_lowercase()) {
-        return word.to_owned();
-    }
-    let part = |part: &str| {
-        let (first, rest) = part.split_at(part.len().min(1));
-        format!("{first}{}", rest.to_ascii_lowercase())
-    };
-    word.split('_').map(part).collect()
-}

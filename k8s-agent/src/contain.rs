@@ -31,13 +31,13 @@ pub fn fault() -> Fault {
 
 impl Context {
     /// Does the work on one object; nothing if it panicked, which is logged and counted.
-    pub async fn contain<T>(
+    pub fn contain<T>(
         &self,
         task: &'static str,
         object: &str,
         work: impl Future<Output = T>,
-    ) -> Option<T> {
-        self.host.contain_on(task, object, work).await
+    ) -> impl Future<Output = Option<T>> {
+        self.host.contain_on(task, object, work)
     }
 
     /// Runs a loop that ends soon after [`Context::stop`]; the lease is given up only after it ended. If it panics, it begins again, after an ever
@@ -91,7 +91,10 @@ impl Resting {
     /// The work on this one ended, or panicked.
     pub fn ended(&mut self, key: &str, panicked: bool, now: Instant) {
         if panicked {
-            let times = self.until.get(key).map_or(1, |(times, _)| times.saturating_add(1));
+            let times = self
+                .until
+                .get(key)
+                .map_or(1, |(times, _)| times.saturating_add(1));
             self.until
                 .insert(key.to_owned(), (times, now + self.backoff.after(times)));
         } else {

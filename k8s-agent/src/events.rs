@@ -8,7 +8,7 @@ mod correlate;
 mod writer;
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Service};
@@ -24,6 +24,11 @@ const WAITING: usize = 1000;
 
 /// Trouble that lasts is told again after this time: Kubernetes forgets an event after an hour.
 pub const REMINDER: Duration = Duration::from_mins(30);
+
+/// Whether something that was told at this time and still holds is to be told again.
+pub fn is_due_again(told: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(told) >= REMINDER
+}
 
 /// Whether an event tells of the usual or of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,7 +124,7 @@ reasons! {
     DELETING_NODE = Normal "DeletingNode" by NodeLifecycle;
     /// A node could not be deleted; it is tried again.
     DELETING_NODE_FAILED = Warning "DeletingNodeFailed" by NodeLifecycle;
-    /// A node whose machine is gone is kept, since too many went at once or the scope changed.
+    /// A node whose machine is or seems gone is kept, since too many went at once, the scope changed, or nothing proves it.
     NODE_DELETION_HELD = Warning "NodeDeletionHeld" by NodeLifecycle;
     /// The machine of a node that is not Ready is switched off.
     NODE_SHUTDOWN = Normal "NodeShutdown" by NodeLifecycle;

@@ -4,8 +4,10 @@
 //! how a fault becomes a gRPC status and back; it knows neither Kubernetes nor CloudStack.
 
 pub mod fault;
+pub mod reason;
 
 pub use fault::{Advice, Fault, FaultKind};
+pub use reason::camel;
 
 /// Version of the contract that this package is, for `Describe`.
 pub const CONTRACT_VERSION: u32 = 1;

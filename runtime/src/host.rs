@@ -105,18 +105,22 @@ impl Host {
     }
 
     /// Waits for work that may panic; nothing if it did, which is logged and counted.
-    pub async fn contain<T>(&self, name: &'static str, work: impl Future<Output = T>) -> Option<T> {
-        self.poll_caught(name, None, work).await
+    pub fn contain<T>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = T>,
+    ) -> impl Future<Output = Option<T>> {
+        self.poll_caught(name, None, work)
     }
 
     /// The same for work on one object, which the log names.
-    pub async fn contain_on<T>(
+    pub fn contain_on<T>(
         &self,
         name: &'static str,
         object: &str,
         work: impl Future<Output = T>,
-    ) -> Option<T> {
-        self.poll_caught(name, Some(object), work).await
+    ) -> impl Future<Output = Option<T>> {
+        self.poll_caught(name, Some(object), work)
     }
 
     /// Does what may panic; nothing if it did, which is logged and counted.
@@ -124,18 +128,20 @@ impl Host {
         self.caught(name, None, work)
     }
 
-    async fn poll_caught<T>(
+    /// Boxed, so that work that contains other work does not become as large as all of it together.
+    fn poll_caught<T>(
         &self,
         name: &'static str,
         object: Option<&str>,
         work: impl Future<Output = T>,
-    ) -> Option<T> {
-        let mut work = std::pin::pin!(work);
-        std::future::poll_fn(|cx| match self.caught(name, object, || work.as_mut().poll(cx)) {
-            Some(poll) => poll.map(Some),
-            None => Poll::Ready(None),
-        })
-        .await
+    ) -> impl Future<Output = Option<T>> {
+        let mut work = Box::pin(work);
+        std::future::poll_fn(
+            move |cx| match self.caught(name, object, || work.as_mut().poll(cx)) {
+                Some(poll) => poll.map(Some),
+                None => Poll::Ready(None),
+            },
+        )
     }
 
     fn caught<T>(&self, name: &'static str, object: Option<&str>, work: impl FnOnce() -> T) -> Option<T> {

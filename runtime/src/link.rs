@@ -11,6 +11,7 @@ mod connection;
 mod peer;
 mod server;
 mod unix;
+mod wire;
 
 use std::time::Duration;
 

@@ -7,9 +7,11 @@
 use std::fmt::{self, Write as _};
 
 use tracing::field::Field;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{FmtSpan, Writer, debug_fn};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Our packages, as log targets.
 const OURS: [&str; 5] = [
@@ -18,6 +20,17 @@ const OURS: [&str; 5] = [
     "k8s_agent",
     "cloud_broker",
     "cloudstack_simulator",
+];
+
+/// Libraries that log what goes over connections.
+const FRAMES: [&str; 7] = [
+    "h2",
+    "hyper",
+    "hyper_util",
+    "rustls",
+    "reqwest",
+    "kube_client",
+    "tower",
 ];
 
 /// Flags for logs.
@@ -43,52 +56,44 @@ pub enum Format {
 }
 
 impl LogArgs {
-    fn filter(&self) -> String {
+    fn filter(&self) -> Targets {
         let (ours, others) = match self.verbosity {
-            0..=3 => ("info", "warn"),
-            4 | 5 => ("debug", "warn"),
-            6 | 7 => ("trace", "info"),
-            _ => ("trace", "debug"),
+            0..=3 => (LevelFilter::INFO, LevelFilter::WARN),
+            4 | 5 => (LevelFilter::DEBUG, LevelFilter::WARN),
+            6 | 7 => (LevelFilter::TRACE, LevelFilter::INFO),
+            _ => (LevelFilter::TRACE, LevelFilter::DEBUG),
         };
-        // HTTP/2 frames and TLS records can hold secrets; no verbosity shows them.
-        let quiet = [
-            "h2=info",
-            "hyper=info",
-            "hyper_util=info",
-            "rustls=info",
-            "reqwest=info",
-            "kube_client=info",
-            "tower=info",
-        ];
-        let quiet = if self.verbosity >= 8 {
-            quiet.join(",")
+        let filter = Targets::new()
+            .with_default(others)
+            .with_targets(OURS.map(|target| (target, ours)));
+        if self.verbosity >= 8 {
+            // HTTP/2 frames and TLS records can hold secrets; no verbosity shows them.
+            filter.with_targets(FRAMES.map(|target| (target, LevelFilter::INFO)))
         } else {
             // It logs every error that it also returns, and we tell those in our own words.
-            "kube_client=off".to_owned()
-        };
-        let ours: Vec<String> = OURS.iter().map(|target| format!("{target}={ours}")).collect();
-        [others.to_owned(), ours.join(","), quiet]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join(",")
+            filter.with_target("kube_client", LevelFilter::OFF)
+        }
     }
 
     /// Starts logging for the whole process. A second call changes nothing.
     pub fn start(&self) {
         let builder = tracing_subscriber::fmt()
-            .with_env_filter(EnvFilter::new(self.filter()))
+            .with_max_level(LevelFilter::TRACE)
             .with_span_events(FmtSpan::NONE)
             .with_writer(std::io::stderr);
         let started = match self.logging_format {
             Format::Text => builder
                 .with_ansi(false)
                 .fmt_fields(debug_fn(field).delimited(" "))
+                .finish()
+                .with(self.filter())
                 .try_init(),
             Format::Json => builder
                 .json()
                 .flatten_event(true)
                 .with_current_span(true)
+                .finish()
+                .with(self.filter())
                 .try_init(),
         };
         if started.is_err() {
@@ -145,24 +150,30 @@ mod tests {
     use parking_lot::Mutex;
 
     use rstest::rstest;
+    use tracing::Level;
 
     use super::*;
 
     #[rstest]
-    #[case::normal(2, "cloud_broker=info")]
-    #[case::calls(4, "cloud_broker=debug")]
-    #[case::traces(6, "cloud_broker=trace")]
-    #[case::frames_stay_hidden(9, "h2=info")]
-    fn verbosity_chooses_the_level(#[case] verbosity: u8, #[case] directive: &str) {
+    #[case::normal(2, "cloud_broker::rpc", Level::INFO, true)]
+    #[case::no_calls(2, "cloud_broker::rpc", Level::DEBUG, false)]
+    #[case::calls(4, "cloud_broker::rpc", Level::DEBUG, true)]
+    #[case::traces(6, "k8s_agent", Level::TRACE, true)]
+    #[case::libraries_stay_quiet(6, "moka", Level::DEBUG, false)]
+    #[case::libraries_too(9, "moka", Level::DEBUG, true)]
+    #[case::frames_stay_hidden(9, "h2::codec", Level::DEBUG, false)]
+    #[case::told_in_our_words(2, "kube_client::client", Level::ERROR, false)]
+    fn verbosity_chooses_the_level(
+        #[case] verbosity: u8,
+        #[case] target: &str,
+        #[case] level: Level,
+        #[case] is_shown: bool,
+    ) {
         let args = LogArgs {
             verbosity,
             logging_format: Format::Text,
         };
-        assert!(
-            args.filter().split(',').any(|part| part == directive),
-            "{}",
-            args.filter()
-        );
+        assert_eq!(args.filter().would_enable(target, &level), is_shown);
     }
 
     #[derive(Clone, Default)]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use cloud_broker::describe::findings::REASONS;
-use cloud_broker::reasons::{FAULTS, NOTES, shown};
+use cloud_broker::reasons::{FAULTS, NOTES};
+use proto::camel;
 
 use crate::server_reference::check;
 
@@ -106,7 +107,7 @@ fn the_page_of_reasons_is_the_tables() {
     };
     let notes = rows(NOTES, &|word, what| format!("| `{word}` | {what} |\n"));
     let faults = rows(FAULTS, &|word, what| {
-        format!("| `{}` | `{word}` | {what} |\n", shown(word))
+        format!("| `{}` | `{word}` | {what} |\n", camel(word))
     });
     let page = format!(
         "{head}\n## Events\n\n| Reason | Meaning |\n| --- | --- |\n{notes}\n## Reasons of the condition `LoadBalancerReady`\n\nThe message of the event \
@@ -114,12 +115,4 @@ fn the_page_of_reasons_is_the_tables() {
          logs.\n\n| Reason | Word | Meaning |\n| --- | --- | --- |\n{faults}"
     );
     check("broker-reasons.md", &page);
-}
-
-#[test]
-fn a_word_is_shown_as_conditions_want_it() {
-    assert_eq!(shown("JOB_RUNNING"), "JobRunning");
-    assert_eq!(shown("PORT_53_TAKEN"), "Port53Taken");
-    assert_eq!(shown("AddressKept"), "AddressKept");
-    assert_eq!(shown("ADDRESS_IS_IPV6"), "AddressIsIpv6");
 }

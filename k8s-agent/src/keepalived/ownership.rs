@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::Service;
 
 use super::config_map::Observed;
 use super::document;
-use crate::service::annotations::SERVED_BY;
+use crate::service::annotations;
 use crate::service::backend::BackendName;
-use crate::service::choice::Running;
+use crate::service::choice::{Running, class_of};
 
 /// Tells whose Service it is.
 #[derive(Clone, Copy, Debug)]
@@ -29,16 +29,13 @@ impl Owner {
 
     /// Keeps its address in a pass that it did not ask for.
     pub fn owns(self, service: &Service) -> bool {
-        let class = service
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.load_balancer_class.as_deref());
         let is_ours_by_class =
-            class.map(|class| self.running.of_class(class) == Some(BackendName::Keepalived));
-        let annotations = service.metadata.annotations.as_ref();
-        let served_by = annotations
-            .and_then(|all| all.get(SERVED_BY))
-            .and_then(|word| BackendName::from_word(word));
+            class_of(service).map(|class| self.running.of_class(class) == Some(BackendName::Keepalived));
+        let served_by = service
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(annotations::served_by);
         match (self.running, is_ours_by_class) {
             (_, Some(false)) => false,
             (Running::One(only), _) => only == BackendName::Keepalived,
@@ -99,6 +96,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::service::annotations::SERVED_BY;
     use crate::service::choice::{CLOUD_CLASS, KEEPALIVED_CLASS};
 
     fn service(class: &Value, served_by: Option<&str>) -> Service {

@@ -111,7 +111,8 @@ pub enum Held {
     },
     /// The scope changed since its machine was seen.
     ScopeChanged,
-    /// No machine at all is visible.
+    /// No other machine is visible, and without one nothing is proved: that is what wrong keys look like, and what the end of a cluster's only
+    /// machine looks like.
     NothingVisible,
     /// Enough nodes were deleted in this minute.
     ThisMinute,
@@ -128,10 +129,13 @@ impl Held {
             Self::ScopeChanged => format!(
                 "the machine is gone, but the broker looks in another scope than when it was seen, so the node is kept; check the broker's configuration; if it is to go, {release}"
             ),
-            Self::NothingVisible => {
-                "no machine of this cluster is visible to the broker, so the node is kept; check its keys, project and scope".to_owned()
+            // Nothing releases the need for a proof, so nobody is sent to the annotation.
+            Self::NothingVisible => format!(
+                "no other machine of this cluster is visible to the broker, so nothing proves that the node's machine is gone and not only out of sight, and the node is kept; check the broker's keys, project and scope; if the cluster had no other machine and this one is gone for good, delete the node yourself ({CONFIRM_DELETION} is no proof and changes nothing here)"
+            ),
+            Self::ThisMinute => {
+                "the machine is gone; the node is deleted in a minute, since many are".to_owned()
             }
-            Self::ThisMinute => "the machine is gone; the node is deleted in a minute, since many are".to_owned(),
         }
     }
 }

@@ -19,7 +19,7 @@ use super::writes::{WriteError, Writes};
 use crate::broker::Broker;
 use crate::contain::Resting;
 use crate::context::Context;
-use crate::events::{Component, REMINDER, Reason, Recorder};
+use crate::events::{Component, Reason, Recorder, is_due_again};
 
 struct Monitor {
     context: Arc<Context>,
@@ -243,7 +243,7 @@ impl Told {
         let is_told = self
             .0
             .get(&uid)
-            .is_some_and(|(told, at)| *told == kind && now.saturating_duration_since(*at) < REMINDER);
+            .is_some_and(|(told, at)| *told == kind && !is_due_again(*at, now));
         if !is_told {
             self.0.insert(uid, (kind, now));
         }
@@ -276,6 +276,7 @@ fn sight(node: &Node) -> Sight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::REMINDER;
     use k8s_openapi::api::core::v1::NodeCondition;
     use rstest::rstest;
 

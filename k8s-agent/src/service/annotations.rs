@@ -48,8 +48,6 @@ pub const NETWORK_ID: &str = "service.beta.kubernetes.io/cloudstack-load-balance
 /// Output: whether the controller owns the address.
 pub const IP_ASSOCIATED: &str =
     "service.beta.kubernetes.io/cloudstack-load-balancer-ip-associated-by-controller";
-/// Outputs of the cloud. The other one says who serves.
-pub const CLOUD_OUTPUTS: [&str; 3] = [ID, NETWORK_ID, IP_ASSOCIATED];
 /// Stickiness method of a proposal to the Apache controller; has no effect.
 pub const STICKY_METHOD: &str = "service.beta.kubernetes.io/cloudstack-load-balancer-stickyness-method-name";
 /// Stickiness parameters of a proposal to the Apache controller; have no effect.
@@ -135,7 +133,7 @@ impl Settings {
             algorithm: reader.word(ALGORITHM, spread),
             accept_replace: reader.text(ACCEPT_REPLACE).map(str::to_owned),
             backend: reader.word(BACKEND, BackendName::from_word),
-            served_by: reader.text(SERVED_BY).and_then(BackendName::from_word),
+            served_by: served_by(annotations),
             ip_associated_by_controller: reader.text(IP_ASSOCIATED) == Some("true"),
             without_effect: [STICKY_METHOD, STICKY_PARAM]
                 .into_iter()
@@ -156,12 +154,24 @@ impl Settings {
 /// Whether anything is there that only a backend that runs here, and the controllers before it, write. What another backend wrote belongs to the
 /// process that runs it.
 pub fn has_outputs(annotations: &BTreeMap<String, String>, running: Running) -> bool {
-    let recorded = annotations
+    let has = |name: &&str| annotations.contains_key(*name);
+    served_by(annotations).is_some_and(|name| running.has(name))
+        || running.has(BackendName::Cloud) && outputs_of(BackendName::Cloud).iter().any(has)
+}
+
+/// Who is recorded as the one that serves. A word that nobody here writes is none.
+pub fn served_by(annotations: &BTreeMap<String, String>) -> Option<BackendName> {
+    annotations
         .get(SERVED_BY)
-        .and_then(|word| BackendName::from_word(word));
-    let has = |name| annotations.contains_key(name);
-    recorded.is_some_and(|name| running.has(name))
-        || running.has(BackendName::Cloud) && CLOUD_OUTPUTS.into_iter().any(has)
+        .and_then(|word| BackendName::from_word(word.trim()))
+}
+
+/// The annotations that the process of this backend writes while it runs alone.
+pub const fn outputs_of(backend: BackendName) -> &'static [&'static str] {
+    match backend {
+        BackendName::Cloud => &[ID, NETWORK_ID, IP_ASSOCIATED],
+        BackendName::Keepalived => &[SERVED_BY],
+    }
 }
 
 fn spread(word: &str) -> Option<Spread> {

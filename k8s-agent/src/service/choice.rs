@@ -5,6 +5,7 @@
 //! change the address under the clients. The choice is recorded in an annotation where two backends run; the annotation
 //! is a hint for the next start and no proof, each backend keeps its own.
 
+use k8s_openapi::api::core::v1::Service;
 use proto::v1::NetworkInfo;
 
 use super::backend::{BackendName, Holds, Notice};
@@ -14,6 +15,22 @@ use crate::events::Reason;
 pub const CLOUD_CLASS: &str = "cloudstack-load-balancer/cloud";
 /// Class of Services that want an address announced by keepalived.
 pub const KEEPALIVED_CLASS: &str = "cloudstack-load-balancer/keepalived";
+
+/// The class of a Service; nothing if every controller may take it.
+pub fn class_of(service: &Service) -> Option<&str> {
+    service.spec.as_ref()?.load_balancer_class.as_deref()
+}
+
+impl BackendName {
+    /// The backend that a class names; any other class is somebody else's.
+    pub fn of_class(class: &str) -> Option<Self> {
+        match class {
+            CLOUD_CLASS => Some(Self::Cloud),
+            KEEPALIVED_CLASS => Some(Self::Keepalived),
+            _ => None,
+        }
+    }
+}
 
 /// Which backends this process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,17 +52,12 @@ impl Running {
 
     /// The backend that a class names, if this process runs it. A Service of any other class is somebody else's.
     pub fn of_class(self, class: &str) -> Option<BackendName> {
-        let name = match class {
-            CLOUD_CLASS => BackendName::Cloud,
-            KEEPALIVED_CLASS => BackendName::Keepalived,
-            _ => return None,
-        };
-        self.has(name).then_some(name)
+        BackendName::of_class(class).filter(|name| self.has(*name))
     }
 
     /// Whether a class names a backend of ours that another process runs, if any does.
     pub fn leaves(self, class: &str) -> bool {
-        matches!(class, CLOUD_CLASS | KEEPALIVED_CLASS) && self.of_class(class).is_none()
+        BackendName::of_class(class).is_some_and(|name| !self.has(name))
     }
 }
 

@@ -87,7 +87,8 @@ pub fn start<C: Backend, K: Backend>(
         let (returning, stop, descriptions) =
             (Arc::clone(&controller), context.stop(), broker.descriptions());
         context.keep("service-broker", move || {
-            let (returning, stop, descriptions) = (Arc::clone(&returning), stop.clone(), descriptions.clone());
+            let (returning, stop, descriptions) =
+                (Arc::clone(&returning), stop.clone(), descriptions.clone());
             async move {
                 stop.run_until_cancelled(returning.watch_broker(descriptions))
                     .await;

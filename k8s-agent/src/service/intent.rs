@@ -17,7 +17,7 @@ use proto::v1::{Adoption, Dialect, LoadBalancerRef, Wish};
 
 use super::annotations::{self, Problem, Problems, Settings};
 use super::backend::{BackendName, Holds, Notice, RemoveOrder};
-use super::choice::{self, Choice, Evidence, Offer, Running};
+use super::choice::{self, Choice, Evidence, Offer, Running, class_of};
 use wish::Composer;
 
 /// Holds a Service until its load balancer is gone; the name is Kubernetes' own.
@@ -34,10 +34,8 @@ pub struct Rules {
 
 impl Rules {
     /// Whether a load balancer without a class, or of this one, is ours.
-    fn serve(&self, spec: &ServiceSpec) -> bool {
-        spec.load_balancer_class
-            .as_deref()
-            .is_none_or(|class| self.running.of_class(class).is_some())
+    fn serve(&self, service: &Service) -> bool {
+        class_of(service).is_none_or(|class| self.running.of_class(class).is_some())
     }
 }
 
@@ -147,8 +145,8 @@ pub fn of(service: &Service, rules: &Rules, circumstances: Circumstances<'_>) ->
     // after the class went with the type.
     let is_ours = is_ours(service, rules.running, circumstances);
     let (ending, skip) = match load_balancer(service) {
-        Some(spec) if !rules.serve(spec) && is_ours => (Ending::ClassChanged, Skip::OtherClass),
-        Some(spec) if !rules.serve(spec) => return Intent::Skip(Skip::OtherClass),
+        Some(_) if !rules.serve(service) && is_ours => (Ending::ClassChanged, Skip::OtherClass),
+        Some(_) if !rules.serve(service) => return Intent::Skip(Skip::OtherClass),
         None if circumstances.was_foreign && !is_ours && has_finalizer(service) => {
             return Intent::Skip(Skip::OtherClass);
         }
@@ -170,11 +168,7 @@ pub fn of(service: &Service, rules: &Rules, circumstances: Circumstances<'_>) ->
 /// Whether this process has, or one before it had, a load balancer for the Service, whatever its class says now. A Service with the class of
 /// our other backend is served by the process that runs that one, with the same outputs and the same finalizer: only memory counts there.
 fn is_ours(service: &Service, running: Running, circumstances: Circumstances<'_>) -> bool {
-    let class = service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.load_balancer_class.as_deref());
-    let is_of_another_process = class.is_some_and(|class| running.leaves(class));
+    let is_of_another_process = class_of(service).is_some_and(|class| running.leaves(class));
     let has_traces =
         circumstances.keepalived_records || annotations::has_outputs(annotations_of(service), running);
     circumstances.asked || has_traces && !is_of_another_process
@@ -229,14 +223,8 @@ fn shows_host_name(service: &Service) -> bool {
 
 /// Whether what the status shows is from a pool: recorded when the backend was chosen, or said by the class.
 pub fn is_from_pool(service: &Service, running: Running) -> bool {
-    let recorded = annotations_of(service)
-        .get(annotations::SERVED_BY)
-        .and_then(|word| BackendName::from_word(word));
-    let class = service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.load_balancer_class.as_deref());
-    recorded.or_else(|| running.of_class(class?)) == Some(BackendName::Keepalived)
+    let recorded = annotations::served_by(annotations_of(service));
+    recorded.or_else(|| running.of_class(class_of(service)?)) == Some(BackendName::Keepalived)
 }
 
 /// Whether the status shows clients a way in.
@@ -312,7 +300,7 @@ fn annotations_of(service: &Service) -> &BTreeMap<String, String> {
 fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: Circumstances<'_>) -> Intent {
     let (mut settings, mut problems) = Settings::read(annotations_of(service));
     let evidence = Evidence {
-        class: spec.load_balancer_class.as_deref(),
+        class: class_of(service),
         asked: settings.backend,
         recorded: recorded(service, &settings, rules.running, circumstances.served_by),
         published: is_published(service),

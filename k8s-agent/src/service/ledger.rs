@@ -19,7 +19,7 @@ use super::fingerprint::Fingerprint;
 use super::intent::{Ending, Wanted};
 use super::status::{IpModes, Shown};
 use super::texts::essence;
-use crate::events::REMINDER;
+use crate::events::is_due_again;
 
 /// Time between two repairs of what a Service shows.
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
@@ -142,11 +142,6 @@ impl Told {
     fn clear(&mut self) -> bool {
         !std::mem::take(&mut self.0).is_empty()
     }
-}
-
-/// Whether something that was told at this time and still holds is to be told again.
-fn is_due_again(at: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(at) >= REMINDER
 }
 
 /// Why a backend is asked.

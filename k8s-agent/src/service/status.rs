@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Map, Value, json};
 
-use super::annotations::{CLOUD_OUTPUTS, ID, IP_ASSOCIATED, NETWORK_ID, SERVED_BY};
+use super::annotations::{ID, IP_ASSOCIATED, NETWORK_ID, SERVED_BY, outputs_of};
 use super::backend::{BackendName, Outputs, Reached};
-use super::choice::{CLOUD_CLASS, KEEPALIVED_CLASS};
+use super::choice::class_of;
 use super::intent::{Ending, FINALIZER, has_finalizer};
 use super::texts::essence;
 
@@ -140,39 +140,16 @@ pub fn released(service: &Service, ending: Ending) -> Option<Value> {
 
 /// Output annotations that the process of our other backend writes: the Service moved to its class.
 fn written_by_another(service: &Service, ending: Ending) -> &'static [&'static str] {
-    let class = service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.load_balancer_class.as_deref());
-    match (ending, class) {
-        (Ending::ClassChanged, Some(CLOUD_CLASS)) => &CLOUD_OUTPUTS,
-        (Ending::ClassChanged, Some(KEEPALIVED_CLASS)) => &[SERVED_BY],
-        _ => &[],
-    }
+    class_of(service)
+        .filter(|_| ending == Ending::ClassChanged)
+        .and_then(BackendName::of_class)
+        .map_or(&[], outputs_of)
 }
 
 /// Whether an API server that was given a patch dropped the `ipMode` in it.
 pub fn drops_ip_modes(answer: &Service, shown: &Shown) -> bool {
     let (stored, wanted) = (stored_ingress(answer), ingress_of(shown));
     !same_ingress(stored, &wanted, IpModes::Kept) && same_ingress(stored, &wanted, IpModes::Dropped)
-}
-
-/// A reason word of the contract, `JOB_RUNNING`, as conditions and events want it: `JobRunning`.
-pub fn camel(reason: &str) -> String {
-    if reason.chars().any(|c| c.is_ascii_lowercase()) {
-        return reason.to_owned();
-    }
-    let mut word = String::with_capacity(reason.len());
-    for part in reason.split('_') {
-        let mut chars = part.chars().filter(char::is_ascii_alphanumeric);
-        word.extend(chars.next());
-        word.extend(chars.map(|c| c.to_ascii_lowercase()));
-    }
-    if word.chars().next().is_some_and(|c| c.is_ascii_alphabetic()) {
-        word
-    } else {
-        format!("Fault{word}")
-    }
 }
 
 fn ingress_of(shown: &Shown) -> Vec<LoadBalancerIngress> {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::Client;
 use parking_lot::Mutex;
-use proto::{Fault, FaultKind};
+use proto::{Fault, FaultKind, camel};
 use runtime::clock;
 use tracing::Instrument as _;
 
@@ -30,7 +30,6 @@ use super::controller::Pace;
 use super::intent::{self, Circumstances, Ending, Intent, Rules, Skip};
 use super::ledger::{Key, Record, Task};
 use super::members::{self, Machine, Members};
-use super::status::camel;
 use crate::broker::{Broker, is_silence};
 use crate::election::Leadership;
 use crate::events::{Kind, Reason, Recorder, Subject};

@@ -224,6 +224,36 @@ async fn when_nothing_is_visible_the_node_is_held_and_people_are_told() {
 }
 
 #[tokio::test]
+async fn the_only_node_of_a_cluster_stays_although_a_person_confirmed_and_the_event_says_what_to_do() {
+    let api = one(false);
+    api.change("nodes", "node-1", |node| {
+        node["metadata"]["annotations"] =
+            json!({"node.beta.kubernetes.io/cloudstack-confirm-deletion": "true"});
+    });
+    let reason = v1::UnknownReason {
+        why: unknown_reason::Why::NothingVisible.into(),
+        text: "no machine".into(),
+    };
+    let (world, _) = world(api, result(instance_result::Presence::Unknown(reason))).await;
+    world.told("node-1", "NodeDeletionHeld").await;
+    world.asked_again(10).await;
+    world.stop().await;
+    assert!(
+        world.api.writes("/nodes/").is_empty(),
+        "a word of a person is no proof"
+    );
+    let text = world.api.event_texts("node-1", "NodeDeletionHeld").join("; ");
+    for part in [
+        "no other machine of this cluster is visible",
+        "check the broker's keys",
+        "delete the node yourself",
+        "cloudstack-confirm-deletion is no proof",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_scope_that_changed_since_the_machine_was_seen_holds_the_node() {
     let (world, answer) = world(one(false), found(1, Power::Running)).await;
     world.asked_again(2).await;

@@ -8,14 +8,14 @@ use k8s_agent::args::{CommandLine, Settings};
 use k8s_agent::broker::Broker;
 use k8s_agent::context::Context;
 use k8s_agent::election::{Leadership, Throne};
-use k8s_agent::events::Recorder;
+use k8s_agent::events::{Recorder, Writer};
 use k8s_agent::lease::Fence;
 use k8s_agent::metrics::Metrics;
 use k8s_agent::node::machines::Machines;
 use k8s_agent::node::{init, monitor, refresh};
 use k8s_agent::queue::Backoff;
 use k8s_agent::watch::Watch;
-use kube::Api;
+use kube::{Api, Client};
 use proto::v1::{self, instance, instance_result, node_address};
 use runtime::host::Host;
 use runtime::link::Link;
@@ -58,12 +58,9 @@ impl NodeWorld {
             },
             None,
         );
-        let (events, mut writer) = Recorder::new(metrics.clone());
+        let (events, writer) = Recorder::new(metrics.clone());
         let client = api.client();
-        let (writing, answers) = (host.clone(), client.clone());
-        host.spawn("events", async move {
-            writer.run(&writing, &answers, writing.shutdown()).await;
-        });
+        write_events(&host, client.clone(), writer);
         let link = Link::connect(&host, vec![broker.address()], None);
         let caller = Broker::new(link, leadership.clone(), metrics.clone(), "process-1".to_owned());
         let (describing, ready, stop) = (caller.clone(), host.gate("broker"), host.shutdown());
@@ -169,6 +166,14 @@ impl NodeWorld {
         self.host.shutdown().cancel();
         assert_eq!(self.host.finish(Duration::from_secs(10)).await, None);
     }
+}
+
+/// Writes events until the process ends.
+pub(crate) fn write_events(host: &Host, client: Client, mut writer: Writer) {
+    let writing = host.clone();
+    host.spawn("events", async move {
+        writer.run(&writing, &client, writing.shutdown()).await;
+    });
 }
 
 /// How often the process panicked, as its metric says.

@@ -103,7 +103,9 @@ async fn a_service_whose_sync_panics_is_tried_again_and_the_others_are_served() 
 #[tokio::test]
 async fn a_watch_that_panics_begins_again() {
     let (api, broker) = (cluster(), broker().await);
-    panics(&api, 1, |method, path| *method == Method::GET && path.ends_with("/nodes"));
+    panics(&api, 1, |method, path| {
+        *method == Method::GET && path.ends_with("/nodes")
+    });
     let flags = with_broker(&broker);
     let process = start(&api, &flags.each_ref().map(String::as_str));
     is_initialised(&api, "node-1").await;

@@ -147,7 +147,10 @@ async fn a_leader_that_can_not_write_its_last_event_gives_the_lease_up_and_ends_
         (*method == http::Method::POST && path.ends_with("/events")).then_some((503, "etcd is away"))
     });
     assert_eq!(process.end().await, None);
-    assert_eq!(api.get("leases", LEASE).unwrap()["spec"]["holderIdentity"], json!(""));
+    assert_eq!(
+        api.get("leases", LEASE).unwrap()["spec"]["holderIdentity"],
+        json!("")
+    );
 }
 
 #[tokio::test]

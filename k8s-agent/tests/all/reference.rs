@@ -12,7 +12,7 @@ use k8s_agent::keepalived::allocation::Usage;
 use k8s_agent::keepalived::meter::Meter;
 use k8s_agent::metrics::Metrics;
 use k8s_agent::queue::{Backoff, Queue};
-use k8s_agent::service::status::camel;
+use proto::camel;
 use runtime::host::Host;
 
 fn check(page: &str, expected: &str) {

@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 use crate::fake_apiserver::FakeApiServer;
 use crate::fake_broker::FakeBroker;
 use crate::fake_pool::FakePool;
+use crate::node_world::write_events;
 
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/cloudstack-load-balancer-";
@@ -81,12 +82,9 @@ impl World {
             },
             None,
         );
-        let (events, mut writer) = Recorder::new(metrics.clone());
+        let (events, writer) = Recorder::new(metrics.clone());
         let client = api.client();
-        let (writing, answers) = (host.clone(), client.clone());
-        host.spawn("events", async move {
-            writer.run(&writing, &answers, writing.shutdown()).await;
-        });
+        write_events(&host, client.clone(), writer);
         let link = Link::connect(&host, vec![broker.address()], None);
         let caller = Broker::new(link, leadership.clone(), metrics.clone(), "process-1".to_owned());
         let (describing, ready, stop) = (caller.clone(), host.gate("broker"), host.shutdown());

@@ -2,23 +2,20 @@
 
 use std::error::Error as _;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
+use super::wire::Wire;
 use super::{KEEP_ALIVE, KEEP_ALIVE_TIMEOUT, LinkAddress, unix};
 use crate::host::Host;
 use crate::tls::ClientTls;
@@ -96,7 +93,7 @@ fn open(brokers: Arc<Brokers>) -> Channel {
     }))
 }
 
-async fn first(brokers: &Brokers) -> io::Result<Stream> {
+async fn first(brokers: &Brokers) -> io::Result<Wire> {
     let mut faults = Vec::new();
     for address in &brokers.addresses {
         let fault = match tokio::time::timeout(CONNECT, one(address, brokers)).await {
@@ -112,7 +109,7 @@ async fn first(brokers: &Brokers) -> io::Result<Stream> {
     )))
 }
 
-async fn one(address: &LinkAddress, brokers: &Brokers) -> io::Result<Stream> {
+async fn one(address: &LinkAddress, brokers: &Brokers) -> io::Result<Wire> {
     match address {
         LinkAddress::Unix(path) => {
             let stream = UnixStream::connect(path).await?;
@@ -123,7 +120,7 @@ async fn one(address: &LinkAddress, brokers: &Brokers) -> io::Result<Stream> {
                     "user {uid} listens there, not user {own}; --broker-uid {uid} trusts it"
                 )));
             }
-            Ok(Stream::Unix(stream))
+            Ok(Wire::Unix(stream))
         }
         LinkAddress::Tcp { host, port } => {
             let tls = brokers.tls.as_ref().ok_or_else(|| {
@@ -133,7 +130,7 @@ async fn one(address: &LinkAddress, brokers: &Brokers) -> io::Result<Stream> {
             let stream = TcpStream::connect((host.as_str(), *port)).await?;
             stream.set_nodelay(true)?;
             let stream = TlsConnector::from(tls.current()).connect(name, stream).await?;
-            Ok(Stream::Tls(Box::new(stream)))
+            Ok(Wire::tls(stream))
         }
     }
 }
@@ -141,43 +138,6 @@ async fn one(address: &LinkAddress, brokers: &Brokers) -> io::Result<Stream> {
 /// Whoever can put a socket of his own in the broker's place must not be taken for it.
 fn is_believed(listens: u32, own: u32, uids: &[u32]) -> bool {
     listens == own || listens == 0 || uids.contains(&listens)
-}
-
-enum Stream {
-    Unix(UnixStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Unix(io) => Pin::new(io).poll_read(cx, buf),
-            Self::Tls(io) => Pin::new(io).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Unix(io) => Pin::new(io).poll_write(cx, buf),
-            Self::Tls(io) => Pin::new(io).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Unix(io) => Pin::new(io).poll_flush(cx),
-            Self::Tls(io) => Pin::new(io).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Unix(io) => Pin::new(io).poll_shutdown(cx),
-            Self::Tls(io) => Pin::new(io).poll_shutdown(cx),
-        }
-    }
 }
 
 /// Whether a call failed because its connection ended before the call was on it, so that it can be made again.

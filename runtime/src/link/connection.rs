@@ -5,17 +5,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 use super::Peer;
 use super::admission::Held;
+use super::wire::Wire;
 
 /// An accepted connection whose caller is known.
 pub(super) struct Connection {
-    io: Io,
+    io: Wire,
     peer: Peer,
     /// Ends it from outside.
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -24,17 +23,9 @@ pub(super) struct Connection {
     _held: Held,
 }
 
-/// What a connection runs over.
-pub(super) enum Io {
-    /// On this machine.
-    Unix(UnixStream),
-    /// From elsewhere.
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
 impl Connection {
     /// `token` ends the connection when it is cancelled, and is cancelled when the connection ends by itself.
-    pub(super) fn new(io: Io, peer: Peer, token: CancellationToken, held: Held) -> Self {
+    pub(super) fn new(io: Wire, peer: Peer, token: CancellationToken, held: Held) -> Self {
         Self {
             io,
             peer,
@@ -62,32 +53,20 @@ impl AsyncRead for Connection {
         if self.ended.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        match &mut self.io {
-            Io::Unix(io) => Pin::new(io).poll_read(cx, buf),
-            Io::Tls(io) => Pin::new(io).poll_read(cx, buf),
-        }
+        Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.io {
-            Io::Unix(io) => Pin::new(io).poll_write(cx, buf),
-            Io::Tls(io) => Pin::new(io).poll_write(cx, buf),
-        }
+        Pin::new(&mut self.io).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.io {
-            Io::Unix(io) => Pin::new(io).poll_flush(cx),
-            Io::Tls(io) => Pin::new(io).poll_flush(cx),
-        }
+        Pin::new(&mut self.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.io {
-            Io::Unix(io) => Pin::new(io).poll_shutdown(cx),
-            Io::Tls(io) => Pin::new(io).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }

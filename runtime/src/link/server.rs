@@ -22,7 +22,8 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 
 use super::admission::{Admission, AdmissionLayer, Authorizer, EveryPeer, Limits};
-use super::connection::{Connection, Io};
+use super::connection::Connection;
+use super::wire::Wire;
 use super::{Certificate, KEEP_ALIVE, KEEP_ALIVE_TIMEOUT, LinkAddress, Peer, unix};
 use crate::host::Host;
 use crate::seats::Seats;
@@ -157,7 +158,7 @@ impl Reception {
                 tracing::warn!(uid, "refused a caller on the Unix socket; --allow-uid lets it in");
                 continue;
             }
-            if let Err(why) = self.welcome(Io::Unix(stream), Peer::Unix { uid }).await {
+            if let Err(why) = self.welcome(Wire::Unix(stream), Peer::Unix { uid }).await {
                 tracing::warn!(uid, fault = %why, "refused a caller on the Unix socket");
             }
         }
@@ -198,7 +199,7 @@ impl Reception {
     }
 
     /// Hands a connection over; its token ends it, and is cancelled when it ends.
-    async fn welcome(&self, io: Io, peer: Peer) -> Result<CancellationToken, String> {
+    async fn welcome(&self, io: Wire, peer: Peer) -> Result<CancellationToken, String> {
         let held = self.admission.connection(&peer)?;
         let token = CancellationToken::new();
         let connection = Connection::new(io, peer, token.clone(), held);
@@ -220,7 +221,7 @@ impl Reception {
         // Before the last look at the files, so that no change is missed.
         let mut changed = tls.changed();
         let name = peer.to_string();
-        let token = self.welcome(Io::Tls(Box::new(stream)), peer).await?;
+        let token = self.welcome(Wire::tls(stream), peer).await?;
         // The server ends when nobody can bring connections any more.
         drop(self);
         while tls.trusts(&chain) {

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::*;
+use crate::events::REMINDER;
 
 fn print(service: u8, members: u8) -> Fingerprint {
     Fingerprint {

@@ -4,6 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::service::choice::{CLOUD_CLASS, KEEPALIVED_CLASS};
 
 const UID: &str = "769e278b-2454-4793-9a1f-6b9a47560490";
 
@@ -328,16 +329,6 @@ fn when_two_statuses_are_equal(#[case] one: Value, #[case] other: Value, #[case]
         expected
     );
     assert_eq!(same_ingress(&entry(other), &entry(one), IpModes::Kept), expected);
-}
-
-#[rstest]
-#[case("JOB_RUNNING", "JobRunning")]
-#[case("NETWORK_WITHOUT_LOAD_BALANCER", "NetworkWithoutLoadBalancer")]
-#[case("AddressKept", "AddressKept")]
-#[case("431", "Fault431")]
-#[case("", "Fault")]
-fn reason_words_become_one_word(#[case] reason: &str, #[case] expected: &str) {
-    assert_eq!(camel(reason), expected);
 }
 
 #[test]

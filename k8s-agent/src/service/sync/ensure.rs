@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Service;
 use proto::v1::Wish;
-use proto::{Fault, FaultKind};
+use proto::{Fault, FaultKind, camel};
 use runtime::clock;
 
 use super::errand::Errand;
@@ -20,7 +20,7 @@ use crate::service::fingerprint::{Fingerprint, members_print, service_print};
 use crate::service::intent::{self, Wanted};
 use crate::service::ledger::{Served, Task, Valid, Why, next_look};
 use crate::service::members::{Members, enumerate};
-use crate::service::status::{self, Shown, Trouble, camel};
+use crate::service::status::{self, Shown, Trouble};
 
 /// Address changes that one look brings to their end; a backend that wants more gets them a little later.
 const MOVES: usize = 3;

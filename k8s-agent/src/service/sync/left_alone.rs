@@ -1,5 +1,7 @@
-//! Services that are not touched although they are, or may be, ours: the backend that has their address does not run, or keepalived's records
-//! are not read yet.
+//! Services that are not touched: they are nothing to us, or the backend that has their address does not run here, or keepalived's records, which
+//! may name them, are not read yet.
+
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Service;
 use runtime::clock;
@@ -8,8 +10,9 @@ use super::{Look, Looked};
 use crate::events::{REMINDER, Reason};
 use crate::queue::Outcome;
 use crate::service::backend::{Backend, BackendName, Holds};
-use crate::service::intent::has_finalizer;
-use crate::service::status::Trouble;
+use crate::service::intent::{Skip, has_finalizer};
+use crate::service::ledger::Record;
+use crate::service::status::{self, Trouble};
 
 impl<C: Backend, K: Backend> Look<'_, C, K> {
     /// Its published address is of a backend that does not run here: it stays, and clients with it. Somebody has to know.
@@ -40,5 +43,29 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         has_finalizer(service)
             && self.record.asked.is_none()
             && self.syncer.backends.keepalived_holds(service) == Holds::Unknown
+    }
+
+    /// Nothing to us, or nothing to us any more.
+    pub(super) async fn skip(&mut self, service: Arc<Service>, why: Skip) -> Looked {
+        tracing::trace!(?why, "left alone");
+        // Somebody took the finalizer off before we were done.
+        if self.record.asked.is_some()
+            && let Some(unfinished) = self.remove_vanished(&service).await
+        {
+            return unfinished;
+        }
+        *self.record = Record::default();
+        self.record.was_foreign = why == Skip::OtherClass;
+        if why != Skip::NotALoadBalancer {
+            return Outcome::Done.into();
+        }
+        // It was refused while it was a load balancer.
+        match self
+            .write(Arc::clone(&service), status::forgotten(&service))
+            .await
+        {
+            Ok(_) => Outcome::Done.into(),
+            Err(setback) => self.set_back(&service, setback),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Services that don't get what they ask for: refused as they are written, waiting for a choice, or nothing to us.
+//! Services that don't get what they ask for: refused as they are written, or waiting for a choice.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::events::{REMINDER, Reason};
 use crate::queue::Outcome;
 use crate::service::backend::Backend;
 use crate::service::fingerprint::service_print;
-use crate::service::intent::{Refusal, Skip, is_published};
-use crate::service::ledger::{Record, Valid};
-use crate::service::status::{self, Trouble};
+use crate::service::intent::{Refusal, is_published};
+use crate::service::ledger::Valid;
+use crate::service::status::Trouble;
 
 impl<C: Backend, K: Backend> Look<'_, C, K> {
     /// A wish that can't be met as it is written. One event says why. Nothing is acquired; what serves already goes on with
@@ -64,29 +64,5 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             self.show_trouble_if_new(service, &trouble).await;
         }
         Outcome::After(CHOICE_RETRY).into()
-    }
-
-    /// Nothing to us, or nothing to us any more.
-    pub(super) async fn skip(&mut self, service: Arc<Service>, why: Skip) -> Looked {
-        tracing::trace!(?why, "left alone");
-        // Somebody took the finalizer off before we were done.
-        if self.record.asked.is_some()
-            && let Some(unfinished) = self.remove_vanished(&service).await
-        {
-            return unfinished;
-        }
-        *self.record = Record::default();
-        self.record.was_foreign = why == Skip::OtherClass;
-        if why != Skip::NotALoadBalancer {
-            return Outcome::Done.into();
-        }
-        // It was refused while it was a load balancer.
-        match self
-            .write(Arc::clone(&service), status::forgotten(&service))
-            .await
-        {
-            Ok(_) => Outcome::Done.into(),
-            Err(setback) => self.set_back(&service, setback),
-        }
     }
 }

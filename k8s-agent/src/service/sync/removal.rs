@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Service;
-use proto::{Fault, FaultKind};
+use proto::{Fault, FaultKind, camel};
 use runtime::clock;
 
 use super::{Look, Looked, reason_of, signature, word};
@@ -163,7 +163,7 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             return;
         }
         let trouble = Trouble {
-            reason: status::camel(&pending.reason),
+            reason: camel(&pending.reason),
             text: format!("still waits: {}", pending.text),
         };
         if self.record.is_new_fault(&pending.text, clock::now()) {
