@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use crate::settings::Settings;
 
+pub mod chart;
+
 /// A kustomization as one file.
 #[derive(Debug)]
 pub struct OneFile {

@@ -28,13 +28,17 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// All objects of all manifests, with the file each is in. Patches are among them.
+/// All objects of all manifests, with the file each is in. Patches are among them. The chart's templates are no YAML before they are
+/// rendered; what is true of the manifests is true of them, since they make the same objects.
 fn objects() -> Vec<(PathBuf, Value)> {
     let of = |path: PathBuf| {
         let all = documents(&path).unwrap();
         all.into_iter().map(move |object| (path.clone(), object))
     };
-    files(&deploy(), "yaml").into_iter().flat_map(of).collect()
+    let chart = deploy().join("helm");
+    let mut manifests = files(&deploy(), "yaml");
+    manifests.retain(|path| !path.starts_with(&chart));
+    manifests.into_iter().flat_map(of).collect()
 }
 
 fn containers(object: &Value) -> impl Iterator<Item = &Value> {
