@@ -4,6 +4,7 @@
 //! outcome does to budget, breaker and metrics. Whatever must not be done twice at a time belongs here: the rate, the jobs,
 //! the locks. Keys, endpoint and rate can be replaced while calls run. What a refusal says of the role is decided in `rights`.
 
+mod connection;
 mod rights;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,6 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use runtime::clock;
-use secrecy::ExposeSecret as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,13 +24,14 @@ use super::api::Params;
 use super::breaker::{Admission, Breaker};
 use super::budget::{Claim, Rate};
 use super::envelope::understand;
-use super::http::{Answer, NoAnswer, Transport};
+use super::http::{Answer, NoAnswer};
 use super::poller::Jobs;
 use super::sign::signed_body;
 use super::turnstile::Turnstile;
 use super::types::{ProjectId, Timestamp};
-use super::{AccountError, ApiError, ApiKeys, BreakerState, Command, Environment, Locks, Pace, Settings};
+use super::{AccountError, ApiError, BreakerState, Command, Environment, Locks, Pace, Settings};
 use crate::metrics::{CallLabels, CloudStackMetrics};
+use connection::Connection;
 use rights::Rights;
 
 /// How long a signed call is valid. Servers that enforce it allow a quarter of an hour, by their own clock.
@@ -58,11 +59,6 @@ pub struct Account {
     throttled_at: Mutex<Option<Instant>>,
     pace: Pace,
     environment: Environment,
-}
-
-struct Connection {
-    transport: Transport,
-    keys: ApiKeys,
 }
 
 /// Who calls, for fairness.
@@ -373,22 +369,6 @@ impl std::fmt::Debug for Account {
             .debug_struct("Account")
             .field("name", &self.name)
             .finish_non_exhaustive()
-    }
-}
-
-impl Connection {
-    /// Whether both speak for one user at one endpoint.
-    fn is_same_account(&self, other: &Self) -> bool {
-        let (one, two) = (&self.keys.api_key, &other.keys.api_key);
-        self.transport.url() == other.transport.url() && one.expose_secret() == two.expose_secret()
-    }
-
-    fn build(settings: &Settings) -> Result<Self, AccountError> {
-        settings.check()?;
-        Ok(Self {
-            transport: Transport::build(settings)?,
-            keys: settings.keys.clone(),
-        })
     }
 }
 

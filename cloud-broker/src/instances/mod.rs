@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `matching` | which machine a node is |
 //! | `presence` | whether a machine that no list shows is proved gone |
+//! | `witnesses` | which machines show that it is looked in the right place |
 //! | `describe` | what a node learns of its machine |
 //! | `question` | nothing; what is asked and answered |
 //! | `lists` | when a machine list is read, and who shares it |
@@ -16,13 +17,12 @@ pub mod lists;
 pub mod matching;
 mod presence;
 mod question;
+mod witnesses;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use moka::future::Cache;
-use parking_lot::Mutex;
 use runtime::host::Host;
 
 use crate::cloudstack::types::{Machine, MachineId};
@@ -33,11 +33,10 @@ pub use lists::{MachineList, MachineLists};
 use matching::Match;
 use presence::{Absence, Missing, absence};
 pub use question::{Answer, NodeKey, Presence, Proof, View, Why};
+use witnesses::Witnesses;
 
 /// How many nodes are remembered; far more than an account has.
 const REMEMBERED: u64 = 100_000;
-/// Machines of one cluster that are remembered as its nodes.
-const MOST_NODES: usize = 20_000;
 /// How long a node is remembered that nobody asks for.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
 /// How old a list may be that shows what is visible at present. (Other keys begin without any.)
@@ -64,8 +63,7 @@ pub struct Instances {
     patience: Duration,
     lists: Arc<MachineLists>,
     memory: Cache<(ClusterName, String), Memory>,
-    /// Machines that nodes of a cluster were found to be: only these can be witnesses for it.
-    nodes: Mutex<HashMap<ClusterName, HashSet<MachineId>>>,
+    witnesses: Witnesses,
 }
 
 impl Instances {
@@ -79,7 +77,7 @@ impl Instances {
             patience: PATIENCE,
             lists: Arc::new(MachineLists::new(host)),
             memory,
-            nodes: Mutex::default(),
+            witnesses: Witnesses::default(),
         }
     }
 
@@ -98,7 +96,7 @@ impl Instances {
     pub fn forget(&self) {
         self.lists.forget();
         self.memory.invalidate_all();
-        self.nodes.lock().clear();
+        self.witnesses.forget();
     }
 
     /// One answer for every key, in their order.
@@ -169,7 +167,7 @@ impl Instances {
             let presence = match list.index.find(key, view.scope) {
                 Match::One(machine) => {
                     self.remember_machine(view, key, machine).await;
-                    self.is_a_node(view, &machine.id);
+                    self.witnesses.is_a_node(view.cluster, &machine.id);
                     found(list, key, machine)
                 }
                 Match::None => self.absent(view, list, (key, arrived), &mut lookups).await,
@@ -197,7 +195,7 @@ impl Instances {
         let Some(machine) = key.machine_id.clone().or_else(|| memory.machine.clone()) else {
             return Presence::Unknown(Why::NotFoundYet, not_found(key, list, Missing::MachineId));
         };
-        let Some(witness) = self.witness(view, list, &machine) else {
+        let Some(witness) = self.witnesses.of(view, list, Some(&machine)) else {
             return Presence::Unknown(Why::NothingVisible, nothing_visible(view));
         };
         let not_ready_since = key
@@ -230,46 +228,11 @@ impl Instances {
         presence
     }
 
-    fn is_a_node(&self, view: View<'_>, machine: &MachineId) {
-        let mut nodes = self.nodes.lock();
-        let of_cluster = nodes.entry(view.cluster.clone()).or_default();
-        if of_cluster.len() > MOST_NODES {
-            of_cluster.clear();
-        }
-        if !of_cluster.contains(machine) {
-            of_cluster.insert(machine.clone());
-        }
-    }
-
     /// Whether a machine is visible that a node of the cluster was found to be, as far as is known: no call is made.
     pub fn shows_nodes(&self, view: View<'_>) -> bool {
         let young = |list: &Arc<MachineList>| list.began.elapsed() < YOUNG;
-        let Some(list) = self.lists.newest(view.api).filter(young) else {
-            return false;
-        };
-        let nodes = self.nodes.lock();
-        let is_node = |machine: &Machine| nodes.get(view.cluster).is_some_and(|of| of.contains(&machine.id));
-        list.index
-            .machines()
-            .iter()
-            .any(|machine| is_node(machine) && matching::admits(view.scope, machine))
-    }
-
-    /// Another machine of this cluster that is visible: one that a node was found to be, now or before. Not just any machine, or
-    /// other keys would prove that all machines of the old ones are gone.
-    fn witness(&self, view: View<'_>, list: &MachineList, missing: &MachineId) -> Option<MachineId> {
-        let nodes = self.nodes.lock();
-        let of_cluster = nodes.get(view.cluster)?;
-        let machines = list.index.machines().iter();
-        let is_witness = |machine: &&Machine| {
-            machine.id != *missing
-                && of_cluster.contains(&machine.id)
-                && matching::admits(view.scope, machine)
-        };
-        machines
-            .into_iter()
-            .find(is_witness)
-            .map(|machine| machine.id.clone())
+        let list = self.lists.newest(view.api).filter(young);
+        list.is_some_and(|list| self.witnesses.of(view, &list, None).is_some())
     }
 
     async fn remembered(&self, view: View<'_>, key: &NodeKey) -> Memory {

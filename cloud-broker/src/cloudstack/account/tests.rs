@@ -1,6 +1,7 @@
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::cloudstack::ApiKeys;
 
 fn account() -> Arc<Account> {
     runtime::host::install_tls_provider();
