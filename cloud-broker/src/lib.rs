@@ -13,6 +13,7 @@
 //! | [`describe`] | what a doctor would say |
 //! | [`cloudstack`] | how `CloudStack`'s API is spoken: signing, paging, jobs, budget, errors |
 //! | [`reasons`] | nothing: what the reason words of balancers mean, for the documentation |
+//! | `words` | which words of calls are too long or too odd to be kept |
 //! | [`metrics`] | the names of everything that is counted |
 
 pub mod args;
@@ -26,6 +27,7 @@ pub mod metrics;
 pub mod reasons;
 pub mod rpc;
 pub mod tenant;
+mod words;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -237,7 +237,12 @@ fn use_requested(cx: &Context<'_>, address: &PublicIpAddress, network: &Network)
 fn may_share(cx: &Context<'_>, address: &PublicIpAddress) -> Result<(), String> {
     for other in cx.survey.others_on(&address.id).filter(|other| other.serves()) {
         let rule = &other.rule.name;
-        match (other.claim, cx.policy.address_sharing) {
+        let may_be_siblings = |mark| cx.identity.may_be_siblings(mark);
+        let claim = match &other.mark {
+            Some(mark) if may_be_siblings(mark) => Claim::Sibling,
+            Some(_) | None => other.claim,
+        };
+        match (claim, cx.policy.address_sharing) {
             (Claim::OtherCluster, _) => return Err(format!("another cluster's rule {rule} is on it")),
             (Claim::Sibling, AddressSharing::None) => {
                 return Err(format!(

@@ -1,13 +1,13 @@
-//! Whether a rule without a mark lies inside a tenant's fence. Pure.
+//! Whether a rule lies inside a tenant's fence that no mark gives to a cluster. Pure.
 //!
 //! Names are no secret: whoever knows a Service's UID, or its name and the name of its cluster, can ask for its balancer. So among clusters
-//! that share keys a rule may only be taken over by the one whose networks and machines it serves. What a mark says needs no
-//! such proof, and a tenant without a fence is alone with its keys.
+//! that share keys a rule may only be taken over by the one whose networks and machines it serves. A mark that names a cluster needs
+//! no such proof, and a tenant without a fence is alone with its keys.
 
 use super::observation::Observation;
 use crate::cloudstack::types::LoadBalancerRule;
 use crate::instances::matching;
-use crate::tenant::{Machines, Scope};
+use crate::tenant::{ClusterUids, Machines, Scope};
 
 /// What the fence says of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,20 @@ pub(crate) fn admission(scope: &Scope, rule: &LoadBalancerRule, observation: &Ob
     }
 }
 
+/// The same of a rule whose mark names no cluster. One that has its keys for itself may have made it just now, without members.
+pub(crate) fn admission_of_nameless(
+    uids: &ClusterUids,
+    scope: &Scope,
+    rule: &LoadBalancerRule,
+    observation: &Observation,
+) -> Admission {
+    let found = admission(scope, rule, observation);
+    if found == Admission::Outside(Fence::NoMachine) && uids.is_alone() {
+        return Admission::Inside;
+    }
+    found
+}
+
 /// A network that is not visible can still be named by its id.
 fn is_in_networks(scope: &Scope, rule: &LoadBalancerRule, observation: &Observation) -> bool {
     rule.network_id.as_ref().is_some_and(|id| {
@@ -87,7 +101,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    use super::super::observation::Features;
+    use super::super::features::Features;
     use super::*;
     use crate::cloudstack::types::{Entity, Fields, MachineId, Timestamp};
     use crate::tenant::{NameOrId, Pattern};

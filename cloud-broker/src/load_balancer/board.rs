@@ -4,18 +4,22 @@
 //! into a list that began to be read before the change was done. Nothing here outlives the process, and nothing that matters
 //! is only here.
 
+mod part;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::features::Features;
 use super::marks::Mark;
 use super::namespaces::Heard;
-use super::observation::{Change, Features, Observation, Taken};
+use super::observation::{Change, Observation, Taken};
 use super::unseen::Unseen;
 use super::wish::ServiceRef;
-use crate::cloudstack::types::{AclListId, AddressId, MachineId, PublicIpAddress, RuleId, Timestamp};
+use crate::cloudstack::types::{AddressId, MachineId, PublicIpAddress, RuleId, Timestamp};
 use crate::cloudstack::{Api, ApiError, Listing, NetworkQuery, RuleQuery};
+pub(super) use part::Part;
 
 /// How long a change is remembered for lists that are being read.
 const REMEMBER_CHANGES: Duration = Duration::from_mins(5);
@@ -25,21 +29,6 @@ const REMEMBER_TAKEN: Duration = super::address::PROVABLE;
 const READINGS: usize = 3;
 /// How soon after a change of its members a rule's membership is read again.
 const CONFIRM_CHANGE: Duration = Duration::from_mins(1);
-
-/// A list that several balancers share.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Part {
-    /// Networks.
-    Networks,
-    /// Rules.
-    Rules,
-    /// Allocated addresses.
-    Addresses,
-    /// Firewall rules.
-    Firewall,
-    /// Items of an ACL list.
-    Acl(AclListId),
-}
 
 /// Why a list can't be had.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -107,6 +96,7 @@ impl Board {
         observation.forget_looks();
         observation.namespaces = known.heard.namespaces();
         observation.firewall_read = known.began.contains_key(&Part::Firewall);
+        observation.acl_read = known.began.contains_key(&Part::AllAcl);
         observation.taken = known.taken();
         observation.members.retain(|rule, _| {
             known
@@ -167,6 +157,15 @@ impl Board {
                     let list = api.acl_items(id).await?;
                     self.install(part, began, list, |seen, items| {
                         seen.acl.insert(id.clone(), items);
+                    })
+                }
+                Part::AllAcl => {
+                    let list = api.all_acl_items().await?;
+                    self.install(part, began, list, |seen, items| {
+                        seen.acl_read = true;
+                        for item in items {
+                            seen.apply(&Change::Acl(Box::new(item)));
+                        }
                     })
                 }
             };
@@ -350,41 +349,5 @@ impl Known {
         taken
             .map(|(address, entry)| (address.clone(), view(entry)))
             .collect()
-    }
-}
-
-impl Part {
-    fn what(&self) -> &'static str {
-        match self {
-            Self::Networks => "the list of networks",
-            Self::Rules => "the list of load balancer rules",
-            Self::Addresses => "the list of public addresses",
-            Self::Firewall => "the list of firewall rules",
-            Self::Acl(_) => "the list of acl items",
-        }
-    }
-
-    fn move_over(&self, from: Observation, to: &mut Observation) {
-        match self {
-            Self::Networks => to.networks = from.networks,
-            Self::Rules => to.rules = from.rules,
-            Self::Addresses => to.addresses = from.addresses,
-            Self::Firewall => to.firewall = from.firewall,
-            Self::Acl(_) => to.acl.extend(from.acl),
-        }
-    }
-
-    /// Whether a change shows in this list.
-    fn shows(&self, change: &Change) -> bool {
-        match change {
-            Change::Rule(_) | Change::RuleGone(_) | Change::Members(..) => *self == Self::Rules,
-            Change::Address(_) => *self == Self::Addresses,
-            // What was on an address goes with it.
-            Change::AddressGone(_) => matches!(self, Self::Rules | Self::Addresses | Self::Firewall),
-            Change::Firewall(_) | Change::FirewallGone(_) => *self == Self::Firewall,
-            Change::Acl(item) => matches!(self, Self::Acl(list) if item.list_id.as_ref() == Some(list)),
-            Change::AclGone(_) => matches!(self, Self::Acl(_)),
-            Change::Job(..) | Change::ReleaseBegun(..) => false,
-        }
     }
 }

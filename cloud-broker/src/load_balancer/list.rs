@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::admission::{Admission, admission_of_nameless};
 use super::marks::{AddressWord, Mark};
 use super::observation::Observation;
 use super::ownership::TAG_KEY;
 use crate::cloudstack::types::{AddressState, LoadBalancerRule, RuleState};
-use crate::tenant::ClusterUids;
+use crate::tenant::{ClusterUids, Scope};
 
 /// What the cluster owns for one Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,10 +30,20 @@ pub struct Summary {
 }
 
 /// Everything of the cluster, Services by UID, addresses that nobody uses last.
-pub(super) fn list(uids: &ClusterUids, seen: &Observation, live: &BTreeSet<String>) -> Vec<Summary> {
+pub(super) fn list(
+    (uids, scope): (&ClusterUids, &Scope),
+    seen: &Observation,
+    live: &BTreeSet<String>,
+) -> Vec<Summary> {
+    let is_ours = |rule: &LoadBalancerRule, mark: &Mark| {
+        uids.are_ours(&mark.cluster)
+            || (mark.is_nameless()
+                && is_likely_ours(uids, mark, live)
+                && admission_of_nameless(uids, scope, rule, seen) == Admission::Inside)
+    };
     let mut services: BTreeMap<String, Summary> = BTreeMap::new();
     for rule in &seen.rules {
-        let Some(mark) = Mark::find(&rule.description).filter(|mark| is_ours(uids, mark, live)) else {
+        let Some(mark) = Mark::find(&rule.description).filter(|mark| is_ours(rule, mark)) else {
             continue;
         };
         let summary = services.entry(mark.service.clone()).or_default();
@@ -70,8 +81,10 @@ pub(super) fn list(uids: &ClusterUids, seen: &Observation, live: &BTreeSet<Strin
     list
 }
 
-fn is_ours(uids: &ClusterUids, mark: &Mark, live: &BTreeSet<String>) -> bool {
-    uids.are_ours(&mark.cluster) || (mark.cluster == "-" && live.contains(&mark.service))
+/// Whether a mark that names no cluster is one of ours: of a Service that lives, or, where nobody says which do, of a cluster that
+/// writes such marks itself.
+fn is_likely_ours(uids: &ClusterUids, mark: &Mark, live: &BTreeSet<String>) -> bool {
+    live.contains(&mark.service) || (live.is_empty() && uids.is_unknown())
 }
 
 fn drift(rule: &LoadBalancerRule, mark: &Mark, seen: &Observation) -> Vec<String> {

@@ -8,8 +8,10 @@ use futures::future::try_join_all;
 
 use super::board::{Board, Part, Unread};
 use super::failure::is_not_allowed;
+use super::features::Features;
 use super::free::{LastLook, Places};
-use super::observation::{Change, Features, Holders, JobView, Need, Observation};
+use super::network::{Filter, filter};
+use super::observation::{Change, Holders, JobView, Need, Observation};
 use super::plan::Goal;
 use crate::cloudstack::types::{
     AddressId, AddressState, Fields, Job, JobId, MachineId, PublicIpAddress, Timestamp,
@@ -76,9 +78,11 @@ impl Looker<'_> {
             self.board
                 .observation(self.server_time(), self.features, ages.oldest_membership);
         observation.firewall_read &= self.board.has(&Part::Firewall, ages.oldest);
+        observation.acl_read &= self.board.has(&Part::AllAcl, ages.oldest);
+        let all_acl = observation.acl_read;
         observation
             .acl
-            .retain(|list, _| self.board.has(&Part::Acl(list.clone()), ages.oldest));
+            .retain(|list, _| all_acl || self.board.has(&Part::Acl(list.clone()), ages.oldest));
         Ok(observation)
     }
 
@@ -147,6 +151,7 @@ impl Looker<'_> {
                         .acl
                         .insert(list.clone(), known.acl.remove(list).unwrap_or_default());
                 }
+                Need::AllAcl => self.all_acl(ages, observation).await?,
                 Need::Members(_)
                 | Need::Address(_)
                 | Need::Unsettled
@@ -159,6 +164,25 @@ impl Looker<'_> {
         for found in try_join_all(later).await? {
             found.put(observation);
         }
+        Ok(())
+    }
+
+    /// A key that may not ask has made no item: each is looked for before it is made. Where a tier has a list for them that key
+    /// may have been another one.
+    async fn all_acl(&self, ages: Ages, observation: &mut Observation) -> Result<(), Unread> {
+        match self.board.read(self.api, &Part::AllAcl, ages.oldest).await {
+            Ok(()) => {
+                let known = self
+                    .board
+                    .observation(observation.now, self.features, ages.oldest_membership);
+                observation.acl = known.acl;
+            }
+            Err(Unread::Api(error)) if is_not_allowed(&error) && !has_acl_list(observation) => {
+                observation.acl.clear();
+            }
+            Err(unread) => return Err(unread),
+        }
+        observation.acl_read = true;
         Ok(())
     }
 
@@ -207,7 +231,7 @@ impl Looker<'_> {
             }
             Need::Job(id) => Found::Job(id.clone(), self.job(id).await?),
             Need::Holders(id) => self.holders(id).await?,
-            Need::SecondLook | Need::Firewall | Need::Acl(_) => Found::Nothing,
+            Need::SecondLook | Need::Firewall | Need::Acl(_) | Need::AllAcl => Found::Nothing,
         })
     }
 
@@ -270,6 +294,11 @@ impl Looker<'_> {
             },
         })))
     }
+}
+
+fn has_acl_list(observation: &Observation) -> bool {
+    let mut networks = observation.networks.iter();
+    networks.any(|network| matches!(filter(network), Filter::Acl(_)))
 }
 
 /// When the result of an associate says that the address was taken.

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::sources::SourcesHash;
+use crate::tenant::ClusterUids;
 
 /// The word that a mark begins with.
 const WORD: &str = "kcs1";
@@ -51,6 +52,11 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
+    /// Whether it was written while nobody said the cluster's UID.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.cluster == ClusterUids::NAMELESS
+    }
+
     /// Finds the mark in a text: the word, then `key=value` words up to the first that is none. A mark that names no
     /// cluster or no Service is none.
     pub(crate) fn find(text: &str) -> Option<Self> {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use sha2::{Digest as _, Sha256};
 
 use super::observation::Observation;
-use super::outcome::Note;
+use super::outcome::{Note, enumerate};
 use super::sources::hex;
 use super::wish::{ServiceUid, Wish};
 use crate::cloudstack::types::{MachineId, MachineState, Network};
@@ -69,14 +69,14 @@ impl WantedMembers {
             let text = format!(
                 "nodes without an interface in network {} are left out: {}",
                 network.name,
-                list(&elsewhere)
+                enumerate(&elsewhere)
             );
             notes.push(Note::warning("NodesOutsideNetwork", text).about("members"));
         }
         if !unseen.is_empty() {
             let text = format!(
                 "machines of these nodes are not visible and are left as they are: {}",
-                list(&unseen)
+                enumerate(&unseen)
             );
             notes.push(Note::warning("MachinesNotVisible", text).about("members"));
         }
@@ -84,7 +84,7 @@ impl WantedMembers {
         if !unresolved.is_empty() {
             let text = format!(
                 "no machine is known yet for these nodes, so no member is removed: {}",
-                list(&unresolved)
+                enumerate(&unresolved)
             );
             notes.push(Note::normal("NodesUnresolved", text).about("members"));
         }
@@ -145,14 +145,4 @@ pub(crate) fn replace_id(
     let ids = |set: &BTreeSet<MachineId>| set.iter().map(MachineId::as_str).collect::<Vec<_>>().join(",");
     let text = format!("{service}/{}/{}", ids(&wanted.machines), ids(replaced));
     hex(&Sha256::digest(text.as_bytes()), 6)
-}
-
-/// Names for people, five at most.
-pub(crate) fn list(names: &[&str]) -> String {
-    const SHOWN: usize = 5;
-    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }

@@ -2,11 +2,12 @@
 //!
 //! | file | decides |
 //! | --- | --- |
-//! | `wish`, `wish_wire`, `words` | what is wanted, and which wishes can't be met whatever the cloud looks like |
+//! | `wish`, `wish_wire` | what is wanted, and which wishes can't be met whatever the cloud looks like |
 //! | `names`, `marks`, `sources` | names of rules, marks in them, sets of source networks |
 //! | `ownership`, `admission` | whose a rule and an address is: the only place that says what may be touched |
 //! | `network`, `address`, `members` | where is balanced, on which address, to which machines |
 //! | `plan` | which steps lead there, in which order, with which reason and impact |
+//! | `features` | what the server and the key can do |
 //! | `observation`, `look`, `free`, `board`, `namespaces`, `unseen` | what was seen, how it is looked at, and what balancers share of it |
 //! | `apply` | nothing: it carries out one step |
 //! | `run`, `failure` | when to look again, and what a failed step means |
@@ -21,6 +22,7 @@ mod admission;
 mod apply;
 mod board;
 mod failure;
+mod features;
 mod free;
 mod list;
 mod look;
@@ -39,7 +41,6 @@ mod sources;
 mod unseen;
 mod wish;
 mod wish_wire;
-mod words;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -50,8 +51,8 @@ use parking_lot::Mutex;
 use proto::Fault;
 use sha2::{Digest as _, Sha256};
 
+pub use features::{Features, ServerVersion};
 pub use list::Summary;
-pub use observation::{Features, ServerVersion};
 pub use outcome::{Answer, Departed, Ingress, Note, Outcome, Outputs, Served, Severity, Wait};
 pub use plan::{Farewell, Impact};
 pub use wish::{
@@ -59,7 +60,6 @@ pub use wish::{
     WishPort,
 };
 pub(crate) use wish_wire::{MOST_MEMBERS, MOST_PORTS};
-pub(crate) use words::{hint, short};
 
 use crate::cloudstack::types::{ProjectId, Timestamp};
 use crate::cloudstack::{Api, Command};
@@ -302,11 +302,11 @@ impl LoadBalancers {
         let board = self.board(tenancy.api);
         let looker = self.looker(tenancy, tenancy.api, &board);
         let seen = preview::look_for_report(&looker, self.drift).await?;
-        Ok(list::list(tenancy.uids, &seen, live))
+        Ok(list::list((tenancy.uids, tenancy.scope), &seen, live))
     }
 
     /// Public addresses that the cluster owns, as they were seen last and without a call; nothing before the first look.
-    pub fn owned_addresses(&self, api: &Api, uids: &ClusterUids) -> Option<usize> {
+    pub fn owned_addresses(&self, api: &Api, uids: &ClusterUids, scope: &Scope) -> Option<usize> {
         let board = self.board(api);
         if !board.knows_addresses() {
             return None;
@@ -316,7 +316,7 @@ impl LoadBalancers {
             Features::NEWEST,
             runtime::clock::now(),
         );
-        let owned = list::list(uids, &seen, &BTreeSet::new())
+        let owned = list::list((uids, scope), &seen, &BTreeSet::new())
             .into_iter()
             .filter(|summary| summary.address_owned);
         Some(

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use proto::{Fault, FaultKind};
 
-use super::observation::{Features, Observation};
+use super::features::Features;
+use super::observation::Observation;
 use super::ownership::Survey;
 use super::wish::{Protocol, Wish};
 use crate::cloudstack::AssociateTarget;

@@ -6,69 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::features::Features;
 use super::namespaces::Namespaces;
 use crate::cloudstack::types::{
     AclItemId, AclListId, AddressId, AddressState, FirewallRule, FirewallRuleId, JobId, LoadBalancerRule,
-    Machine, MachineId, Network, NetworkAclItem, PublicIpAddress, RuleId, RuleState, Timestamp, Version,
-    ZoneId,
+    Machine, MachineId, Network, NetworkAclItem, PublicIpAddress, RuleId, RuleState, Timestamp, ZoneId,
 };
 use crate::tenant::AllowedAddresses;
-
-/// What is known of the server's version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerVersion {
-    /// It is this one, or at least this one.
-    Is(Version),
-    /// The key may not ask, and nothing shows it.
-    Unknown,
-    /// The server did not answer the question just now.
-    NotAnswered,
-}
-
-impl From<Option<Version>> for ServerVersion {
-    fn from(version: Option<Version>) -> Self {
-        version.map_or(Self::Unknown, Self::Is)
-    }
-}
-
-impl ServerVersion {
-    /// Whether it is known to be 4 of this minor number or later.
-    pub(crate) fn is_since(self, minor: u32) -> bool {
-        matches!(self, Self::Is(version) if version >= Version::new(4, minor, 0))
-    }
-}
-
-/// What the server can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Features {
-    /// A rule takes a list of sources when it is made (4.18 and later).
-    pub sources_on_create: bool,
-    /// That is only hoped, since the server does not say how old it is; one that does not take the list refuses the rule.
-    pub sources_unsure: bool,
-    /// A rule takes another list of sources (4.22 and later).
-    pub sources_on_update: bool,
-    /// Another protocol reaches the router by itself (4.22 and later).
-    pub protocol_update_applies: bool,
-    /// The key may tag addresses, and take the tag off again.
-    pub may_tag: bool,
-    /// The key may take tags off.
-    pub may_untag: bool,
-    /// What it can do with rules is only not known just now.
-    pub not_answered: bool,
-}
-
-impl Features {
-    /// Of a server of the newest kind, for a key that may not tag.
-    pub const NEWEST: Self = Self {
-        sources_on_create: true,
-        sources_unsure: false,
-        sources_on_update: true,
-        protocol_update_applies: true,
-        may_tag: false,
-        may_untag: false,
-        not_answered: false,
-    };
-}
 
 /// What the plan wants to be looked at before it goes on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,6 +23,8 @@ pub(crate) enum Need {
     Firewall,
     /// The items of an ACL list.
     Acl(AclListId),
+    /// The items of all ACL lists in scope, those that no network has any more included.
+    AllAcl,
     /// The members of a rule.
     Members(RuleId),
     /// An address that the lists don't show.
@@ -175,6 +121,8 @@ pub(crate) struct Observation {
     pub firewall_read: bool,
     /// Items by ACL list, once looked at.
     pub acl: BTreeMap<AclListId, Vec<NetworkAclItem>>,
+    /// Whether the items of all lists in scope were looked at; a list that is not there has none.
+    pub acl_read: bool,
     /// Members by rule, once looked at or remembered.
     pub members: BTreeMap<RuleId, BTreeSet<MachineId>>,
     /// Addresses being taken or released, once looked at.
@@ -216,6 +164,7 @@ impl Observation {
             firewall: Vec::new(),
             firewall_read: false,
             acl: BTreeMap::new(),
+            acl_read: false,
             members: BTreeMap::new(),
             unsettled: None,
             free: None,
@@ -235,6 +184,13 @@ impl Observation {
     /// An address by id.
     pub(crate) fn address(&self, id: &AddressId) -> Option<&PublicIpAddress> {
         self.addresses.iter().find(|address| address.id == *id)
+    }
+
+    /// Addresses that are allocated, being taken or being released, as far as looked at, each once.
+    pub(crate) fn all_addresses(&self) -> impl Iterator<Item = &PublicIpAddress> {
+        let unsettled = self.unsettled.iter().flatten();
+        let other = unsettled.filter(|address| self.address(&address.id).is_none());
+        self.addresses.iter().chain(other)
     }
 
     /// A rule by id.
@@ -301,7 +257,11 @@ impl Observation {
             Change::Firewall(rule) => upsert(&mut self.firewall, rule, |other| other.id == rule.id),
             Change::FirewallGone(id) => self.firewall.retain(|rule| rule.id != *id),
             Change::Acl(item) => {
-                if let Some(items) = item.list_id.as_ref().and_then(|list| self.acl.get_mut(list)) {
+                let Some(list) = &item.list_id else { return };
+                if self.acl_read {
+                    self.acl.entry(list.clone()).or_default();
+                }
+                if let Some(items) = self.acl.get_mut(list) {
                     upsert(items, item, |other| other.id == item.id);
                 }
             }

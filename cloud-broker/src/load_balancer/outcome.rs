@@ -158,3 +158,13 @@ pub struct Answer<T> {
     /// What a person should see.
     pub notes: Vec<Note>,
 }
+
+/// Names for people, five at most.
+pub(crate) fn enumerate(names: &[&str]) -> String {
+    const SHOWN: usize = 5;
+    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

@@ -2,14 +2,15 @@
 //!
 //! The only place that decides what may be touched. A rule is *mine* (this Service's), a *sibling's* (another Service of this
 //! cluster) or a *stranger's*; an address is the cluster's *own*, or *given* and never released. Marks prove; names only count
-//! where a mark is missing, only if they are exactly the Service's, and only inside the tenant's fence; annotations never count, but
-//! once, when rules of an older controller are adopted.
+//! where a mark is missing, only if they are exactly the Service's, and only inside the tenant's fence; so does a mark that names no
+//! cluster, since whoever knows a Service's UID could claim it. Annotations never count, but once, when rules of an older
+//! controller are adopted.
 
 use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::admission::{Admission, Fence, admission};
+use super::admission::{Admission, Fence, admission, admission_of_nameless};
 use super::marks::{AddressWord, Mark};
 use super::names::Names;
 use super::observation::{JobView, Observation};
@@ -52,10 +53,10 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Whose an object with this mark is.
+    /// Whose an object with this mark is, inside the fence.
     fn of_mark(&self, mark: &Mark) -> Claim {
-        let this_service = mark.service == self.service.uid.as_str();
-        match (self.uids.are_ours(&mark.cluster), mark.cluster == "-") {
+        let this_service = self.is_of_service(mark);
+        match (self.uids.are_ours(&mark.cluster), mark.is_nameless()) {
             (true, _) | (false, true) if this_service => Claim::Mine,
             (true, _) => Claim::Sibling,
             (false, true) => Claim::Stranger,
@@ -63,14 +64,13 @@ impl Identity {
         }
     }
 
-    /// Whose an object with this free text is, where names do not count.
-    pub(crate) fn of_text(&self, text: &str) -> Claim {
-        Mark::find(text).map_or(Claim::Stranger, |mark| self.of_mark(&mark))
+    fn is_of_service(&self, mark: &Mark) -> bool {
+        mark.service == self.service.uid.as_str()
     }
 
-    /// Whether a mark counts for this cluster.
-    pub(crate) fn is_of_cluster(&self, mark: &Mark) -> bool {
-        matches!(self.of_mark(mark), Claim::Mine | Claim::Sibling)
+    /// Whether a mark may be that of another Service of this cluster, which writes such marks itself.
+    pub(crate) fn may_be_siblings(&self, mark: &Mark) -> bool {
+        self.uids.is_unknown() && mark.is_nameless() && !self.is_of_service(mark)
     }
 }
 
@@ -89,6 +89,18 @@ impl Claimed<'_> {
     /// Whether it serves, or will: it is not on its way out.
     pub(crate) fn serves(&self) -> bool {
         self.rule.state != RuleState::Deleting
+    }
+
+    /// Whether its mark says that the address is the cluster's own.
+    pub(crate) fn says_own(&self) -> bool {
+        self.mark
+            .as_ref()
+            .is_some_and(|mark| mark.address == Some(AddressWord::Own))
+    }
+
+    /// Whether it is the cluster's, this Service's or another one's.
+    pub(crate) fn is_of_cluster(&self) -> bool {
+        matches!(self.claim, Claim::Mine | Claim::Sibling)
     }
 
     /// Whether it is on this address.
@@ -114,20 +126,28 @@ impl<'o> Survey<'o> {
         let (mut undecided, mut outside) = (Vec::new(), Vec::new());
         for rule in &observation.rules {
             let mark = Mark::find(&rule.description);
-            let claim = match &mark {
+            let inside = match &mark {
                 Some(mark) => identity.of_mark(mark),
                 None if identity.names.parse(&rule.name).is_none() => Claim::Stranger,
-                None => match admission(&identity.fence, rule, observation) {
-                    Admission::Inside => Claim::Mine,
-                    Admission::Outside(fence) => {
-                        outside.push((rule, fence));
-                        Claim::Stranger
-                    }
-                    Admission::AskMembers => {
-                        undecided.push(rule.id.clone());
-                        Claim::Stranger
-                    }
-                },
+                None => Claim::Mine,
+            };
+            let admission = match &mark {
+                _ if inside != Claim::Mine => Admission::Inside,
+                Some(mark) if !mark.is_nameless() => Admission::Inside,
+                Some(_) => admission_of_nameless(&identity.uids, &identity.fence, rule, observation),
+                None => admission(&identity.fence, rule, observation),
+            };
+            let claim = match admission {
+                Admission::Inside => inside,
+                Admission::Outside(fence) => {
+                    outside.push((rule, fence));
+                    // Whoever made it before it was known who it was.
+                    mark.as_ref().map_or(Claim::Stranger, |_| Claim::OtherCluster)
+                }
+                Admission::AskMembers => {
+                    undecided.push(rule.id.clone());
+                    Claim::Stranger
+                }
             };
             any_marked |= claim == Claim::Mine && mark.is_some();
             let claimed = Claimed { rule, claim, mark };
@@ -149,12 +169,33 @@ impl<'o> Survey<'o> {
         }
     }
 
+    /// Whether an object with this free text is the Service's, where names do not count. A text that names no cluster proves nothing
+    /// while another one has rules for the same Service, or somebody outside the fence.
+    pub(crate) fn is_mine(&self, identity: &Identity, text: &str) -> bool {
+        Mark::find(text).is_some_and(|mark| {
+            let is_disputed = || {
+                let mut others = self
+                    .rules
+                    .iter()
+                    .filter(|other| other.claim == Claim::OtherCluster);
+                let names_it = |other: &Claimed<'_>| {
+                    other
+                        .mark
+                        .as_ref()
+                        .is_some_and(|mark| identity.is_of_service(mark))
+                };
+                !self.outside.is_empty() || others.any(names_it)
+            };
+            identity.of_mark(&mark) == Claim::Mine && !(mark.is_nameless() && is_disputed())
+        })
+    }
+
     /// Rules whose members have to be looked at before it can be said whose they are.
     pub(crate) fn undecided(&self) -> &[RuleId] {
         &self.undecided
     }
 
-    /// Rules without a mark that are named for this Service and that its fence leaves out.
+    /// Rules that name this Service, by their name or by a mark that names no cluster, and that its fence leaves out.
     pub(crate) fn outside(&self) -> &[(&'o LoadBalancerRule, Fence)] {
         &self.outside
     }
@@ -201,11 +242,7 @@ impl<'o> Survey<'o> {
             .rules
             .iter()
             .filter(|claimed| claimed.is_on(address))
-            .any(|claimed| {
-                claimed.mark.as_ref().is_some_and(|mark| {
-                    mark.address == Some(AddressWord::Own) && identity.is_of_cluster(mark)
-                })
-            });
+            .any(|claimed| claimed.is_of_cluster() && claimed.says_own());
         let seen = observation.address(address);
         let by_tag = seen.is_some_and(|seen| is_tagged(identity, &seen.tags));
         let by_job = |seen: &PublicIpAddress| jobs(identity, observation, seen) == Proof::Taken;
@@ -223,15 +260,23 @@ impl<'o> Survey<'o> {
     pub(crate) fn shows_cluster(&self) -> bool {
         self.rules
             .iter()
-            .any(|claimed| claimed.mark.is_some() && matches!(claimed.claim, Claim::Mine | Claim::Sibling))
+            .any(|claimed| claimed.mark.is_some() && claimed.is_of_cluster())
     }
 
-    /// Own addresses of the whole cluster, for its limit.
+    /// Own addresses of the whole cluster, for its limit: what may be its own counts.
     pub(crate) fn own_addresses(&self, identity: &Identity, observation: &Observation) -> usize {
+        let may_be_own = |address: &PublicIpAddress| {
+            let marks = self.others_on(&address.id).filter(|other| other.says_own());
+            marks
+                .filter_map(|other| other.mark.as_ref())
+                .any(|mark| identity.may_be_siblings(mark))
+        };
         observation
             .addresses
             .iter()
-            .filter(|address| self.word(identity, observation, &address.id) == AddressWord::Own)
+            .filter(|address| {
+                self.word(identity, observation, &address.id) == AddressWord::Own || may_be_own(address)
+            })
             .count()
     }
 }

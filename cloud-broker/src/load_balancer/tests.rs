@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use rstest::rstest;
 
+use super::features::Features;
 use super::marks::AddressWord;
 use super::members::WantedMembers;
 use super::names::Names;
 use super::network::{Filter, check, choose, filter, may_use};
-use super::observation::{Change, Features, JobView, Observation};
+use super::observation::{Change, JobView, Observation};
 use super::ownership::{Claim, Identity, Proof, Survey, job_id, jobs};
 use super::wish::{ServiceRef, ServiceUid, Wish};
 use crate::cloudstack::types::Entity;

@@ -13,9 +13,9 @@ use super::sources::Sources;
 use super::wish::{
     AdoptionHint, Dialect, DialectWish, Protocol, ServiceRef, ServiceUid, Wish, WishMembers, WishPort,
 };
-use super::words;
 use crate::cloudstack::types::{Algorithm, MachineId};
 use crate::tenant::{NameOrId, Policy};
+use crate::words;
 
 /// Most ports of one Service.
 pub(crate) const MOST_PORTS: usize = 200;

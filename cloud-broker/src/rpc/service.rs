@@ -116,11 +116,11 @@ impl Broker {
             }),
             Some(Peer::Unix { .. }) | None => None,
         };
-        let used = call
-            .served
-            .shared
-            .balancers
-            .owned_addresses(&call.served.api, &call.uids);
+        let used = call.served.shared.balancers.owned_addresses(
+            &call.served.api,
+            &call.uids,
+            &call.served.tenant.scope,
+        );
         let used_public_ips = used.and_then(|used| u32::try_from(used).ok());
         let facts = CallFacts {
             uids: Some(call.uids.clone()),

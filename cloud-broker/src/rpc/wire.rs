@@ -16,8 +16,9 @@ use crate::describe::findings::{Finding, Severity};
 use crate::describe::rights::{Weight, need};
 use crate::instances::describe::{Address, Power, addresses};
 use crate::instances::{Answer, NodeKey, Presence, Proof, Why};
-use crate::load_balancer::{MOST_MEMBERS, MOST_PORTS, short};
+use crate::load_balancer::{MOST_MEMBERS, MOST_PORTS};
 use crate::tenant::ClusterUid;
+use crate::words::short;
 
 /// Most keys of one look-up.
 pub(super) const MAX_KEYS: usize = 500;

@@ -2,7 +2,7 @@
 //!
 //! The configuration may name them: the first is written, all are ours. If it names none, the caller's own word counts (the UID
 //! of its namespace `kube-system`), and without that objects are marked `cluster=-`, which is ours for exactly the
-//! Service it names.
+//! Service it names, inside the fence.
 
 use std::fmt;
 
@@ -38,7 +38,11 @@ impl fmt::Display for ClusterUid {
 
 /// The UIDs that count for one call. The first is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClusterUids(Vec<ClusterUid>);
+pub struct ClusterUids {
+    uids: Vec<ClusterUid>,
+    /// Only the caller says them.
+    said: bool,
+}
 
 /// The caller says a UID that is not one of the configured ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,45 +53,56 @@ pub struct OtherUid {
 }
 
 impl ClusterUids {
+    /// What marks say instead of a UID that nobody gave.
+    pub const NAMELESS: &'static str = "-";
+
     /// The UIDs that the configuration names.
     pub const fn configured(uids: Vec<ClusterUid>) -> Self {
-        Self(uids)
+        Self { uids, said: false }
     }
 
     /// The UID that new marks carry; without one they say `-`.
     pub fn written(&self) -> Option<&ClusterUid> {
-        self.0.first()
+        self.uids.first()
     }
 
     /// The word that new marks carry.
     pub fn mark(&self) -> &str {
-        self.written().map_or("-", ClusterUid::as_str)
+        self.written().map_or(Self::NAMELESS, ClusterUid::as_str)
     }
 
     /// Whether a mark with this cluster's word is ours whatever Service it names.
     pub fn are_ours(&self, cluster: &str) -> bool {
-        self.0.iter().any(|uid| uid.as_str() == cluster)
+        self.uids.iter().any(|uid| uid.as_str() == cluster)
     }
 
     /// All of them, the written one first.
     pub fn iter(&self) -> impl Iterator<Item = &ClusterUid> {
-        self.0.iter()
+        self.uids.iter()
     }
 
     /// Nobody gave one.
     pub fn is_unknown(&self) -> bool {
-        self.0.is_empty()
+        self.uids.is_empty()
+    }
+
+    /// The configuration names none: such a cluster has its keys for itself (`fences`).
+    pub fn is_alone(&self) -> bool {
+        self.said || self.is_unknown()
     }
 
     /// What counts for a caller that says it is `said`.
     pub fn for_caller(&self, said: Option<ClusterUid>) -> Result<Self, OtherUid> {
         match said {
             None => Ok(self.clone()),
-            Some(said) if self.is_unknown() => Ok(Self(vec![said])),
+            Some(said) if self.is_unknown() => Ok(Self {
+                uids: vec![said],
+                said: true,
+            }),
             Some(said) if self.are_ours(said.as_str()) => Ok(self.clone()),
             Some(said) => {
                 let configured = self
-                    .0
+                    .uids
                     .iter()
                     .map(ClusterUid::as_str)
                     .collect::<Vec<_>>()
@@ -124,6 +139,19 @@ mod tests {
     ) {
         let result = uids(configured).for_caller(said.and_then(ClusterUid::new));
         assert_eq!(result.as_ref().ok().map(ClusterUids::mark), mark);
+    }
+
+    #[rstest]
+    #[case::nobody_says_one(&[], None, true)]
+    #[case::only_the_caller(&[], Some("a"), true)]
+    #[case::the_configuration(&["a"], Some("a"), false)]
+    fn a_cluster_without_a_uid_in_the_configuration_has_its_keys_for_itself(
+        #[case] configured: &[&str],
+        #[case] said: Option<&str>,
+        #[case] alone: bool,
+    ) {
+        let uids = uids(configured).for_caller(said.and_then(ClusterUid::new));
+        assert_eq!(uids.unwrap().is_alone(), alone);
     }
 
     #[rstest]

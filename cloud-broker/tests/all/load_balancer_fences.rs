@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cloud_broker::load_balancer::{Demand, Outcome};
-use cloud_broker::tenant::{Machines, NameOrId, Pattern, Scope};
+use cloud_broker::tenant::{AddressSharing, ClusterUid, ClusterUids, Machines, NameOrId, Pattern, Scope};
 use cloudstack_simulator::{Handle, Seed};
 
 use super::load_balancer_others::{NAME, by_hand};
@@ -161,4 +161,110 @@ async fn a_service_whose_balancer_the_fence_leaves_out_keeps_its_address_and_get
     assert!(matches!(&answer.outcome, Outcome::Settled(departed) if departed.kept == [made.ip]));
     assert!(answer.notes.iter().any(|note| note.reason == "AddressKept"));
     assert_eq!(picture(&cloud.dump()), before);
+}
+
+/// A broker of the time when nobody said the UID of the cluster.
+fn nameless(cloud: &Handle, machines: Machines) -> Broker {
+    let mut broker = fenced(cloud, "u", "k8s", machines);
+    broker.uids = ClusterUids::default();
+    broker
+}
+
+#[rstest::rstest]
+#[case::by_their_networks("green", Machines::Any, Machines::Any)]
+#[case::by_their_machines("k8s", named("green-*"), named("node-*"))]
+#[tokio::test]
+async fn what_a_cluster_made_before_its_uid_was_known_is_its_own_and_no_other_ones(
+    #[case] network: &str,
+    #[case] of_green: Machines,
+    #[case] of_blue: Machines,
+) {
+    let seed = Seed::builder()
+        .account("demo")
+        .network("demo", "k8s", "127.101.0.0/24")
+        .machines("k8s", "node-", 3)
+        .network("demo", "green", "127.101.1.0/24")
+        .build();
+    let cloud = cloud(seed).await;
+    let wanted = wish(&cloud, &[(80, 30080), (443, 30443)]);
+    let (made, _) = nameless(&cloud, of_blue.clone())
+        .ensure(&service(1), &wanted, &[])
+        .await
+        .unwrap();
+    assert!(cloud.dump().rules.iter().all(|rule| {
+        let mark = rule.description.as_deref().unwrap_or_default();
+        mark.starts_with("kcs1 cluster=- ") && mark.contains("address=own")
+    }));
+    // Somebody else whose agent says the UID of the Service.
+    let green = fenced(&cloud, "green-uid", network, of_green);
+    tries_to_take_it(&green, &cloud).await;
+    let blue = fenced(&cloud, "blue-uid", "k8s", of_blue);
+    let (served, changes) = blue
+        .ensure(&service(1), &wanted, &[made.ingress.ip])
+        .await
+        .unwrap();
+    assert_eq!((served.ingress.ip, changes), (made.ingress.ip, 2));
+    let departed = blue.delete(&service(1), farewell()).await.unwrap();
+    assert_eq!(departed.released, [made.ingress.ip]);
+    assert_eq!(picture(&cloud.dump()), Vec::<String>::new());
+}
+
+#[rstest::rstest]
+#[case::nobody_says_its_uid(None)]
+#[case::its_agent_says_it_by_now(Some("u"))]
+#[tokio::test]
+async fn a_cluster_that_has_its_keys_for_itself_knows_its_balancers_without_machines_again(
+    #[case] said: Option<&str>,
+) {
+    let cloud = cloud(isolated()).await;
+    let mut wanted = wish(&cloud, &[(80, 30080)]);
+    let all = std::mem::take(&mut wanted.members);
+    wanted.network = "k8s".to_owned();
+    let first = nameless(&cloud, named("node-*"));
+    let (made, _) = first.ensure(&service(1), &wanted, &[]).await.unwrap();
+    wanted.members = all;
+    let mut next = nameless(&cloud, named("node-*"));
+    next.uids = next.uids.for_caller(said.and_then(ClusterUid::new)).unwrap();
+    let (served, _) = next.ensure(&service(1), &wanted, &[]).await.unwrap();
+    assert_eq!(served.ingress.ip, made.ingress.ip);
+    assert_eq!(cloud.dump().rules.len(), 1);
+    next.delete(&service(1), farewell()).await.unwrap();
+    assert_eq!(picture(&cloud.dump()), Vec::<String>::new());
+}
+
+#[rstest::rstest]
+#[case::in_one_namespace(AddressSharing::Namespace)]
+#[case::not_at_all(AddressSharing::None)]
+#[tokio::test]
+async fn services_of_a_cluster_without_a_uid_share_addresses_as_the_policy_says(
+    #[case] sharing: AddressSharing,
+) {
+    let cloud = cloud(isolated()).await;
+    let mut broker = nameless(&cloud, Machines::Any);
+    let (made, _) = broker
+        .ensure(&service(1), &wish(&cloud, &[(80, 30080)]), &[])
+        .await
+        .unwrap();
+    broker.policy.address_sharing = sharing;
+    let mut wanted = wish(&cloud, &[(81, 30081)]);
+    wanted.requested_address = made.ingress.ip.to_string();
+    let mut other = service(2);
+    "attic".clone_into(&mut other.namespace);
+    let fault = broker.ensure(&other, &wanted, &[]).await.unwrap_err();
+    assert_eq!(fault.reason, "ADDRESS_NOT_SHARED");
+}
+
+#[tokio::test]
+async fn a_cluster_without_a_uid_has_no_more_addresses_than_it_may() {
+    let cloud = cloud(isolated()).await;
+    let mut broker = nameless(&cloud, Machines::Any);
+    broker.policy.max_public_ips = Some(1);
+    let wanted = wish(&cloud, &[(80, 30080)]);
+    broker.ensure(&service(1), &wanted, &[]).await.unwrap();
+    let used = broker
+        .balancers
+        .owned_addresses(&broker.api, &broker.uids, &broker.scope);
+    assert_eq!(used, Some(1));
+    let fault = broker.ensure(&service(2), &wanted, &[]).await.unwrap_err();
+    assert_eq!(fault.reason, "MAX_PUBLIC_IPS");
 }

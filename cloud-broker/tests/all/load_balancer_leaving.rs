@@ -3,12 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cloud_broker::cloudstack::types::{AddressId, PortRange, Tag, TaggedResource};
-use cloud_broker::cloudstack::{
-    AddressQuery, Associate, AssociateTarget, CreateAclItem, FirewallProtocol, NetworkQuery,
-};
+use cloud_broker::cloudstack::types::{AddressId, Tag, TaggedResource};
+use cloud_broker::cloudstack::{AddressQuery, Associate, AssociateTarget, NetworkQuery};
 use cloud_broker::load_balancer::{Answer, Demand, Departed, Farewell, Outcome, Wish};
-use cloudstack_simulator::{Effect, Fault as Script, Handle, Hold, MachineSeed, NetworkSeed, Seed};
+use cloudstack_simulator::{Effect, Fault as Script, Handle, Hold, Seed};
 use proto::Fault;
 
 use super::client_support::until;
@@ -213,82 +211,6 @@ async fn an_address_that_is_left_for_another_one_is_kept_if_that_is_asked_for() 
         (1, 1, 0)
     );
     assert!(the_next_one_is_given_it(&cloud, &broker, old).await);
-}
-
-/// Two tiers with a list each, and machines in both.
-fn tiers() -> Seed {
-    let tier = |name: &str, cidr: &str| {
-        NetworkSeed::tier(name, "vpc", cidr)
-            .account("demo")
-            .acl(&format!("list-{name}"))
-    };
-    let mut seed = Seed::builder()
-        .account("demo")
-        .vpc("demo", "vpc", "127.101.0.0/24")
-        .network_seed(tier("web", "127.101.0.0/26"))
-        .network_seed(tier("back", "127.101.0.64/26"))
-        .machine(MachineSeed::new("node-1", "web", None).nic("back", None))
-        .build();
-    for name in ["list-web", "list-back"] {
-        let list = serde_json::json!({ "name": name, "vpcname": "vpc" });
-        seed.networkacllists.push(list.as_object().unwrap().clone());
-    }
-    seed
-}
-
-fn lists_with_items(cloud: &Handle) -> Vec<String> {
-    let items = cloud.dump().acl_items.into_iter();
-    items
-        .filter(|item| item.reason.as_deref().unwrap_or_default().contains("kcs1 "))
-        .map(|item| item.list)
-        .collect()
-}
-
-#[tokio::test]
-async fn acl_items_go_with_the_network_and_with_the_service_wherever_they_are() {
-    let cloud = cloud(tiers()).await;
-    let broker = Broker::new(&cloud);
-    let mut wanted = wish(&cloud, &[(80, 30080)]);
-    wanted.network = "web".to_owned();
-    let (old, _) = broker.ensure(&service(1), &wanted, &[]).await.unwrap();
-    assert_eq!(lists_with_items(&cloud), ["list-web"]);
-    wanted.network = "back".to_owned();
-    let (new, _) = broker
-        .ensure(&service(1), &wanted, &[old.ingress.ip])
-        .await
-        .unwrap();
-    // Clients are still sent to the old one.
-    assert_eq!(lists_with_items(&cloud).len(), 2);
-    broker
-        .ensure(&service(1), &wanted, &[new.ingress.ip])
-        .await
-        .unwrap();
-    assert_eq!(lists_with_items(&cloud), ["list-back"]);
-    assert_eq!(cloud.dump().rules.len(), 1);
-    // One that was left behind once.
-    let networks = broker
-        .api
-        .networks(&NetworkQuery::default())
-        .await
-        .unwrap()
-        .into_items();
-    let web = networks
-        .into_iter()
-        .find(|network| network.name == "web")
-        .unwrap();
-    let item = CreateAclItem {
-        list: web.acl_id.unwrap(),
-        number: 50,
-        protocol: FirewallProtocol::Tcp,
-        ports: PortRange::single(80),
-        sources: cloud_broker::cloudstack::types::CidrList::parse("0.0.0.0/0"),
-        reason: format!("kcs1 cluster={CLUSTER} service={}", service(1).uid),
-    };
-    let started = broker.api.create_acl_item(&item).await.unwrap();
-    started.finished().await.unwrap();
-    broker.delete(&service(1), farewell()).await.unwrap();
-    assert_eq!(lists_with_items(&cloud), Vec::<String>::new());
-    assert_eq!(cloud.dump().rules.len(), 0);
 }
 
 fn with_a_stranger() -> Seed {

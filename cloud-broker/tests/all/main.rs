@@ -9,6 +9,8 @@ mod client_support;
 #[cfg(test)]
 mod client_wire;
 #[cfg(test)]
+mod load_balancer_acl;
+#[cfg(test)]
 mod load_balancer_beside;
 #[cfg(test)]
 mod load_balancer_crash;

@@ -37,6 +37,11 @@ impl Api {
             .await
     }
 
+    /// Items of all ACL lists of the account's or project's VPCs, and of the two default lists.
+    pub async fn all_acl_items(&self) -> Result<Listing<NetworkAclItem>, ApiError> {
+        self.list(Command::ListNetworkAcls, Params::new()).await
+    }
+
     /// Makes an item; `Rejected` if the number is taken.
     pub async fn create_acl_item(&self, item: &CreateAclItem) -> Result<Started<NetworkAclItem>, ApiError> {
         if item.sources.is_empty() {

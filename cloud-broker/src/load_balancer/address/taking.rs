@@ -3,7 +3,8 @@
 //!
 //! Decides which address that is: one that was taken for the Service and never used, else the requested one, else the free one
 //! that hashes highest. Facts: an address that is being taken shows neither its network nor its VPC; a job that fails gives the
-//! address back, and its id is used up.
+//! address back, and its id is used up. So one that is allocated although its job failed stays: as far as anything shows somebody else
+//! has taken it since, for a job that failed says nothing of when the address was taken, and its times are whole seconds.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -163,10 +164,7 @@ fn hopeless(address: &PublicIpAddress, tries: Tries<'_>, present: Option<Site>) 
 
 /// Addresses that some job of this Service may have taken without a rule getting there.
 pub(crate) fn leftovers<'c>(cx: &'c Context<'_>) -> impl Iterator<Item = &'c PublicIpAddress> {
-    let listed = cx.observation.addresses.iter();
-    let unsettled = cx.observation.unsettled.iter().flatten();
-    let other = unsettled.filter(|address| cx.observation.address(&address.id).is_none());
-    listed.chain(other).filter(|address| {
+    cx.observation.all_addresses().filter(|address| {
         let taken = cx.observation.taken.get(&address.id);
         is_bare(cx, &address.id)
             && taken.is_none_or(|taken| is_for_this(cx, taken))
@@ -276,10 +274,7 @@ fn too_many(cx: &Context<'_>) -> Option<Fault> {
 /// Addresses that this process took for other Services, and that no rule and no tag shows to be the cluster's yet.
 fn on_their_way(cx: &Context<'_>) -> usize {
     let seen = cx.observation;
-    let is_listed = |id: &AddressId| {
-        let mut unsettled = seen.unsettled.iter().flatten();
-        seen.address(id).is_some() || unsettled.any(|address| address.id == *id)
-    };
+    let is_listed = |id: &AddressId| seen.all_addresses().any(|address| address.id == *id);
     seen.taken
         .iter()
         .filter(|(_, taken)| is_of_cluster(cx, taken) && !is_for_this(cx, taken))

@@ -15,7 +15,7 @@ use crate::cloudstack::types::{
 use crate::load_balancer::marks::Mark;
 use crate::load_balancer::network::{Filter, filter};
 use crate::load_balancer::outcome::Note;
-use crate::load_balancer::ownership::{Claim, Identity};
+use crate::load_balancer::ownership::Identity;
 use crate::load_balancer::sources::Sources;
 use crate::load_balancer::wish::Transport;
 
@@ -32,9 +32,9 @@ pub(super) struct ListPlan<'o> {
     pub(super) hidden: Vec<u16>,
 }
 
-/// Plans a list for these ports; for none it drops what is ours.
-pub(super) fn list<'o>(
-    identity: &Identity,
+/// Plans a list for these ports.
+fn list<'o>(
+    cx: &Context<'_>,
     id: &AclListId,
     items: &'o [NetworkAclItem],
     ports: &[(Transport, u16)],
@@ -51,7 +51,7 @@ pub(super) fn list<'o>(
         let in_front =
             |item: &&NetworkAclItem| hiding.is_none_or(|deny| item.number.is_some_and(|n| n < deny));
         // One of ours before one that nobody claims; what another service has made goes when that one goes.
-        let mine = |item: &&NetworkAclItem| identity.of_text(&item.reason) == Claim::Mine;
+        let mine = |item: &&NetworkAclItem| is_mine(cx, item);
         let lasting = |item: &&NetworkAclItem| mine(item) || Mark::find(&item.reason).is_none();
         let found = fitting
             .clone()
@@ -81,12 +81,12 @@ pub(super) fn list<'o>(
             protocol: transport.firewall(),
             ports: PortRange::single(*number),
             sources: sources.list(),
-            reason: mark(identity, sources),
+            reason: mark(cx.identity, sources),
         });
     }
     plan.drop = items
         .iter()
-        .filter(|item| identity.of_text(&item.reason) == Claim::Mine && !used.contains(&item.id))
+        .filter(|item| is_mine(cx, item) && !used.contains(&item.id))
         .collect();
     plan
 }
@@ -103,7 +103,7 @@ pub(super) fn plan(cx: &Context<'_>, here: &Here<'_>, id: &AclListId, plan: &mut
         .iter()
         .map(|port| (port.protocol.transport(), port.port))
         .collect();
-    let items = list(cx.identity, id, items, &ports, &here.wish.sources);
+    let items = list(cx, id, items, &ports, &here.wish.sources);
     for item in items.wider {
         let text = format!(
             "acl item {} lets in more than the source ranges of the service",
@@ -144,23 +144,35 @@ pub(super) fn lists<'n>(networks: impl Iterator<Item = &'n Network>) -> BTreeSet
 }
 
 /// Drops what is ours in a list.
-pub(super) fn drop_ours(
-    cx: &Context<'_>,
-    list: &AclListId,
-    (reason, impact): (&str, Impact),
-    plan: &mut Plan,
-) {
-    let Some(items) = cx.observation.acl.get(list) else {
-        plan.needs.push(Need::Acl(list.clone()));
-        return;
-    };
-    for item in self::list(cx.identity, list, items, &[], &Sources::everybody()).drop {
+pub(super) fn drop_ours(cx: &Context<'_>, list: &AclListId, why: (&str, Impact), plan: &mut Plan) {
+    match cx.observation.acl.get(list) {
+        Some(items) => drop_of(cx, items, why, plan),
+        None => plan.needs.push(Need::Acl(list.clone())),
+    }
+}
+
+/// Drops what is ours in any list: a person may have given a tier another one, and the items stay in the list that it had.
+pub(super) fn drop_everywhere(cx: &Context<'_>, why: (&str, Impact), plan: &mut Plan) {
+    if !cx.observation.acl_read {
+        return plan.needs.push(Need::AllAcl);
+    }
+    for items in cx.observation.acl.values() {
+        drop_of(cx, items, why, plan);
+    }
+}
+
+fn drop_of(cx: &Context<'_>, items: &[NetworkAclItem], (reason, impact): (&str, Impact), plan: &mut Plan) {
+    for item in items.iter().filter(|item| is_mine(cx, item)) {
         let step = Step::DropFromAcl {
             item: item.id.clone(),
             what: text(item),
         };
         plan.push(Phase::Close, step, reason, impact);
     }
+}
+
+fn is_mine(cx: &Context<'_>, item: &NetworkAclItem) -> bool {
+    cx.survey.is_mine(cx.identity, &item.reason)
 }
 
 fn mark(identity: &Identity, sources: &Sources) -> String {

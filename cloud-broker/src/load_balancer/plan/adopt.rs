@@ -78,8 +78,9 @@ fn word(
     let mut of_siblings = cx
         .survey
         .others_on(address)
+        .filter(|other| other.is_of_cluster())
         .filter_map(|other| other.mark.as_ref());
-    if of_siblings.any(|mark| mark.address.is_some() && cx.identity.is_of_cluster(mark)) {
+    if of_siblings.any(|mark| mark.address.is_some()) {
         return AddressWord::Given;
     }
     let dialect = cx

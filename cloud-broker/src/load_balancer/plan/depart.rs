@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::rules::Here;
-use super::{Context, End, Farewell, Impact, Need, Phase, Plan, Step, acl, adopt, firewall, outside};
+use super::{Context, End, Farewell, Impact, Need, Phase, Plan, Step, acl, adopt, firewall, outside, unused};
 use crate::cloudstack::types::{
     AddressId, AddressState, Network, NetworkId, PublicIpAddress, RuleState, ServiceName, Tag,
 };
-use crate::load_balancer::address::{is_bare, is_recent, leftovers, release_again};
+use crate::load_balancer::address::release_again;
 use crate::load_balancer::marks::AddressWord;
 use crate::load_balancer::network::{Filter, filter};
 use crate::load_balancer::outcome::{Note, Wait};
-use crate::load_balancer::ownership::{Claim, Claimed, Proof, TAG_KEY, is_half_released, is_tagged, jobs};
+use crate::load_balancer::ownership::{Claim, Claimed, TAG_KEY, is_half_released, is_tagged};
 use crate::load_balancer::sources::{Sources, SourcesHash};
 use crate::load_balancer::wish::transport_of;
 
@@ -25,9 +25,10 @@ pub(super) fn leave(cx: &Context<'_>, farewell: &Farewell) -> Plan {
         return adopt::plan(cx, &farewell.adoption, farewell.keep_address, None);
     }
     let mut plan = Plan::default();
-    let networks = cx.observation.networks.iter();
-    for list in acl::lists(networks.filter(|network| may_have_served(cx, farewell, network))) {
-        acl::drop_ours(cx, &list, ("the service goes", Impact::Outage), &mut plan);
+    let mut networks = cx.observation.networks.iter();
+    let has_lists = |network: &Network| network.vpc_id.is_some() && network.has(ServiceName::NetworkAcl);
+    if networks.any(|network| has_lists(network) && may_have_served(cx, farewell, network)) {
+        acl::drop_everywhere(cx, ("the service goes", Impact::Outage), &mut plan);
     }
     for address in present(cx) {
         depart(cx, &address, farewell.keep_address, &mut plan);
@@ -44,7 +45,7 @@ pub(super) fn leave(cx: &Context<'_>, farewell: &Farewell) -> Plan {
         plan.needs.push(Need::Unsettled);
         return plan;
     }
-    if let Some(end) = without_rules(cx, farewell.keep_address, &mut plan) {
+    if let Some(end) = unused::at_the_end(cx, farewell.keep_address, &mut plan) {
         plan.end = end;
         return plan;
     }
@@ -103,42 +104,6 @@ fn is_elsewhere(cx: &Context<'_>, plan: &mut Plan) -> bool {
         }
     }
     all_unseen && plan.needs.is_empty()
-}
-
-/// Bare addresses: those that were taken for the Service without a rule getting there, those that a broker before this one
-/// began to release, and the Service's own whose rules somebody else deleted.
-fn without_rules(cx: &Context<'_>, keep_address: bool, plan: &mut Plan) -> Option<End> {
-    let mut end = None;
-    let is_published = |address: &PublicIpAddress| cx.published.contains(&address.ip);
-    let unsettled = cx.observation.unsettled.iter().flatten();
-    let other = unsettled.filter(|address| cx.observation.address(&address.id).is_none());
-    let all = cx.observation.addresses.iter().chain(other);
-    let older = all
-        .filter(|address| is_published(address) || address.state == AddressState::Releasing)
-        .filter(|address| is_bare(cx, &address.id) && !is_recent(cx, address));
-    let ends_here = |address: &&PublicIpAddress| !cx.observation.begun.contains_key(&address.id);
-    for address in leftovers(cx).chain(older).filter(ends_here) {
-        let releasing = address.state == AddressState::Releasing;
-        let proof = if is_tagged(cx.identity, &address.tags) && (releasing || is_published(address)) {
-            Some(Proof::Taken)
-        } else {
-            is_recent(cx, address).then(|| jobs(cx.identity, cx.observation, address))
-        };
-        match proof {
-            Some(Proof::Ask(job)) => plan.needs.push(Need::Job(job)),
-            Some(Proof::Running(job)) => end = Some(End::Await(job)),
-            Some(Proof::Taken) if releasing => end_release(cx, address, plan),
-            Some(Proof::Taken) if keep_address => hand_over(cx, address, plan),
-            Some(Proof::Taken) => release(cx, address, "it is the cluster's and no rule is on it", plan),
-            Some(Proof::NotTaken(_)) | None if releasing && is_published(address) => {
-                let why =
-                    "its release was begun and did not end, and nothing proves that it is the cluster's";
-                keep(address.ip, why, plan);
-            }
-            Some(Proof::NotTaken(_)) | None => {}
-        }
-    }
-    end
 }
 
 /// Leaves every address but that of the site, unless clients are still sent there: these are answered.
@@ -277,7 +242,7 @@ pub(super) fn release(cx: &Context<'_>, address: &PublicIpAddress, reason: &str,
     }
 }
 
-fn end_release(cx: &Context<'_>, address: &PublicIpAddress, plan: &mut Plan) {
+pub(super) fn end_release(cx: &Context<'_>, address: &PublicIpAddress, plan: &mut Plan) {
     match release_again(cx, address) {
         Ok(planned) => plan.steps.push(planned),
         Err(need) => plan.needs.push(need),
@@ -293,7 +258,7 @@ pub(super) fn keep(ip: IpAddr, why: &str, plan: &mut Plan) {
 }
 
 /// Nothing says any more that the address is the cluster's: whoever uses it next is given it.
-fn hand_over(cx: &Context<'_>, address: &PublicIpAddress, plan: &mut Plan) {
+pub(super) fn hand_over(cx: &Context<'_>, address: &PublicIpAddress, plan: &mut Plan) {
     let ours = |tag: &&Tag| tag.key.eq_ignore_ascii_case(TAG_KEY);
     let tag = address
         .tags

@@ -35,12 +35,7 @@ impl Step {
         let Self::Release { address, .. } = self else {
             return None;
         };
-        let unsettled = observation.unsettled.iter().flatten();
-        let seen = observation
-            .addresses
-            .iter()
-            .chain(unsettled)
-            .find(|seen| seen.id == *address)?;
+        let seen = observation.all_addresses().find(|seen| seen.id == *address)?;
         let begun = BegunRelease {
             service: identity.service.uid.to_string(),
             allocated: seen.allocated,

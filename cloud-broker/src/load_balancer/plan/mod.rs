@@ -12,7 +12,7 @@
 //! | `acl` | ACL items of a port |
 //! | `depart` | how a balancer leaves an address |
 //! | `outside` | what becomes of a Service whose rules the fence leaves out |
-//! | `unused` | how an address is given back that never got a rule |
+//! | `unused` | which addresses without a rule are given back |
 //!
 //! A plan holds what can be planned on what was seen; its first steps are done, their effects folded in, and the next plan is
 //! made. So every prefix of a plan is a state that planning goes on from, whoever dies in between.
@@ -36,10 +36,10 @@ use proto::Fault;
 
 use super::address::{self, Decision, Site};
 use super::marks::AddressWord;
-use super::members::{WantedMembers, list, replace_id};
+use super::members::{WantedMembers, replace_id};
 use super::network;
 use super::observation::{Need, Observation};
-use super::outcome::{Ingress, Note, Outputs, Served, Wait};
+use super::outcome::{Ingress, Note, Outputs, Served, Wait, enumerate};
 use super::ownership::{Identity, Survey};
 use super::wish::{AdoptionHint, DialectWish, Wish};
 use crate::cloudstack::types::{JobId, Network};
@@ -325,7 +325,7 @@ fn no_network(cx: &Context<'_>, wish: &Wish) -> String {
     format!(
         "none of the nodes ({}) is a machine in a network of this cluster in {place}, so no network is known; \
          check the project and the networks of the configuration, or name the network in its annotation",
-        list(&nodes)
+        enumerate(&nodes)
     )
 }
 

@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 
 use super::{Answered, End, Farewell, Goal, Plan, Request, Step, plan};
 use crate::cloudstack::types::{AddressId, Entity, Fields, Tag, Timestamp};
+use crate::load_balancer::features::Features;
 use crate::load_balancer::marks::{AddressWord, Mark};
 use crate::load_balancer::names::Names;
-use crate::load_balancer::observation::{Change, Features, Holders, JobView, Need, Observation};
+use crate::load_balancer::observation::{Change, Holders, JobView, Need, Observation};
 use crate::load_balancer::ownership::{Identity, TAG_KEY};
 use crate::load_balancer::sources::Sources;
 use crate::load_balancer::wish::{AdoptionHint, Dialect, DialectWish, ServiceRef, ServiceUid, Wish};
@@ -140,6 +141,7 @@ fn look(need: &Need, seen: &mut Observation) {
         Need::Acl(list) => {
             seen.acl.entry(list.clone()).or_default();
         }
+        Need::AllAcl => seen.acl_read = true,
         Need::Members(rule) => {
             let members = seen.machines.keys().cloned().collect();
             seen.members.insert(rule.clone(), members);

@@ -22,6 +22,31 @@ fn whose_a_rule_is(#[case] name: &str, #[case] description: &str, #[case] claim:
     assert_eq!(found.claim, claim);
 }
 
+#[rstest]
+#[case::in_its_network("net", &["-"], true)]
+#[case::in_another_network("other", &["-"], false)]
+#[case::beside_another_clusters_rule_for_the_service("net", &["-", "zz"], false)]
+fn an_item_that_names_no_cluster_is_the_services_only_while_nobody_else_names_that(
+    #[case] network: &str,
+    #[case] clusters: &[&str],
+    #[case] expected: bool,
+) {
+    let mut identity = identity(&["c1"], true);
+    identity.fence.networks = vec![NameOrId::new(network)];
+    let mut seen = seen();
+    seen.networks = vec![super::network(&json!({}))];
+    for cluster in clusters {
+        seen.rules
+            .push(rule(&format!("rule{cluster}"), "x", &mark(cluster, UID), "ip"));
+    }
+    let survey = Survey::of(&identity, &seen);
+    assert_eq!(survey.is_mine(&identity, &mark("-", UID)), expected);
+    // A mark that names the cluster needs no such proof.
+    assert!(survey.is_mine(&identity, &mark("c1", UID)));
+    assert!(!survey.is_mine(&identity, &mark("-", "other")));
+    assert!(!survey.is_mine(&identity, NAME));
+}
+
 #[test]
 fn an_unmarked_name_counts_as_left_by_an_older_controller_only_while_nothing_is_marked() {
     let identity = identity(&["c1"], true);

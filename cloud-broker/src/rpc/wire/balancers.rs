@@ -10,9 +10,10 @@ use super::MAX_SOURCES;
 
 use crate::load_balancer::{
     AdoptionHint, Answer, Demand, Departed, DialectWish, Farewell, Impact, Note, Outcome, Preview, Served,
-    ServiceRef, Severity, Summary, Wait, Wish, hint,
+    ServiceRef, Severity, Summary, Wait, Wish,
 };
 use crate::tenant::{NameOrId, Policy};
+use crate::words::hint;
 
 /// Most entries of a page of `ListLoadBalancers`, and how many it has unless the caller says.
 const MAX_PAGE: usize = 500;

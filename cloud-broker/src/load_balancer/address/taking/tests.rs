@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::{CANDIDATES, MOST_TRIES};
 use crate::cloudstack::types::{AddressId, Entity, Fields, JobId, PublicIpAddress, Timestamp};
+use crate::load_balancer::features::Features;
 use crate::load_balancer::names::Names;
-use crate::load_balancer::observation::{Features, JobView, Need, Observation, Taken};
+use crate::load_balancer::observation::{JobView, Need, Observation, Taken};
 use crate::load_balancer::ownership::{Identity, job_id};
 use crate::load_balancer::plan::{End, Goal, Plan, Request, Step, plan};
 use crate::load_balancer::wish::{ServiceRef, ServiceUid, Wish};

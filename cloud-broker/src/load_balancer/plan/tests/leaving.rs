@@ -109,6 +109,54 @@ fn an_address_whose_rules_somebody_deleted_goes_with_the_service_where_a_tag_pro
     assert!(!keep || seen.addresses[0].tags.is_empty());
 }
 
+#[rstest]
+#[case::for_this_service(true, 1)]
+#[case::for_another_one_by_another_broker(false, 0)]
+fn an_address_without_a_rule_that_was_taken_today_goes_with_the_service_that_it_was_taken_for(
+    #[case] for_this: bool,
+    #[case] expected: usize,
+) {
+    let mut seen = seen(&[], true);
+    seen.addresses[0].allocated = Timestamp::parse(NOW);
+    let request = leave(false);
+    if for_this {
+        let id = &seen.addresses[0].id;
+        let taken = JobView::Succeeded {
+            address: Some(id.clone()),
+            allocated: Timestamp::parse(NOW),
+        };
+        let job = crate::load_balancer::ownership::job_id(&request.identity, id, 0);
+        seen.jobs.insert(job, taken);
+    }
+    let first = next(&request, &mut seen.clone());
+    let kept: Vec<&str> = first.notes.iter().map(|note| note.reason).collect();
+    assert_eq!(kept, if for_this { vec![] } else { vec!["AddressKept"] });
+    let (rounds, end) = carry_out(&request, &mut seen, |_, _| {});
+    assert_eq!(releases(&rounds), expected, "{rounds:#?}");
+    assert!(matches!(end, End::Departed));
+}
+
+#[rstest]
+fn the_rules_of_an_own_address_go_with_its_release_and_never_before(
+    #[values(true, false)] may_tag: bool,
+    #[values(1, 3)] ports: u16,
+) {
+    let rules: Vec<Value> = (80..80 + ports)
+        .map(|port| rule(port, &mark(UID, AddressWord::Own), "Active"))
+        .collect();
+    let mut seen = seen(&rules, false);
+    seen.features.may_tag = may_tag;
+    let (rounds, _) = carry_out(&leave(false), &mut seen, |seen, step| {
+        let is_release = matches!(step, Step::Release { .. });
+        assert!(
+            is_release || on_address(seen).len() == usize::from(ports),
+            "{step:?}"
+        );
+    });
+    assert_eq!(releases(&rounds), 1);
+    assert_eq!((seen.rules.len(), seen.addresses.len()), (0, 0));
+}
+
 #[test]
 fn a_release_that_another_service_began_here_is_left_to_it() {
     let mut seen = half_released(true);
