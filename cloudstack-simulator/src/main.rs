@@ -8,6 +8,9 @@ use anyhow::Context as _;
 use clap::Parser;
 use cloudstack_simulator::{DataPath, Delays, Keys, Options, Seed, Simulator};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// A double of the Apache CloudStack management server for tests, demos and CI.
 #[derive(Debug, Parser)]
@@ -42,15 +45,17 @@ struct Args {
     router_log: bool,
     /// Log level: error, warn, info, debug, trace.
     #[arg(long, default_value = "info")]
-    log: String,
+    log: Targets,
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     tracing_subscriber::fmt()
-        .with_env_filter(&args.log)
+        .with_max_level(LevelFilter::TRACE)
         .with_writer(std::io::stderr)
+        .finish()
+        .with(args.log.clone())
         .init();
     let seed = match &args.seed {
         Some(path) => Seed::read(path)?,
