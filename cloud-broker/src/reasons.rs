@@ -15,7 +15,7 @@ pub const NOTES: &[(&str, &str)] = &[
     ),
     (
         "AddressKept",
-        "An address stays allocated although the Service is gone: nothing proves that the cluster acquired it, it was to be kept, somebody else uses it, or the rules on it are outside the cluster's fence. Release it by hand if nobody needs it.",
+        "An address stays allocated although the Service is gone: nothing proves that the cluster acquired it, it was to be kept, somebody else uses it, another Service may be about to use it, or the rules on it are outside the cluster's fence. Release it by hand if nobody needs it.",
     ),
     (
         "AddressNotObtained",
@@ -69,7 +69,7 @@ pub const NOTES: &[(&str, &str)] = &[
     ),
     (
         "OutsideFence",
-        "Rules of an older controller serve the Service's address, and `networks` or `machines` of the cluster's section leave them out, so they are not taken over. Mend the section, or delete the rules; until then no other address is taken.",
+        "Rules of an older controller, or rules whose mark names no cluster, serve the Service's address, and `networks` or `machines` of the cluster's section leave them out, so they are not taken over. Mend the section, or delete the rules; until then no other address is taken.",
     ),
     (
         "SourcesIgnored",
