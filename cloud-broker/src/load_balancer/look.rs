@@ -60,6 +60,22 @@ impl Looker<'_> {
         Ok(observation)
     }
 
+    /// The same, and meanwhile what a plan is going to need.
+    pub(super) async fn observe_with(
+        &self,
+        needs: &[Need],
+        goal: &Goal,
+        ages: Ages,
+    ) -> Result<Observation, Unread> {
+        let ahead = try_join_all(needs.iter().map(|need| self.one(need, goal)));
+        let (seen, ahead) = futures::join!(self.observe(goal, ages), ahead);
+        let mut seen = seen?;
+        for found in ahead? {
+            found.put(&mut seen);
+        }
+        Ok(seen)
+    }
+
     /// The lists that balancers share.
     pub(super) async fn observe_lists(&self, ages: Ages) -> Result<Observation, Unread> {
         // Networks change seldom, and what they can do hardly ever.

@@ -3,6 +3,7 @@
 //! | file | decides |
 //! | --- | --- |
 //! | `trust` | how old what is planned on may be |
+//! | `first` | what is looked at first |
 //! | `rounds` | what may be done, and what is given back in the end |
 //! | `steps` | what begins beside what is under way, and what a step that succeeded or failed means |
 //!
@@ -10,6 +11,7 @@
 //! server's text; one that fails again holds back whatever depends on it. Whoever stops this at any point leaves a state that
 //! the next call goes on from.
 
+mod first;
 mod rounds;
 mod steps;
 mod trust;
@@ -148,7 +150,7 @@ impl<'c> Run<'c> {
             Goal::Serve(_) => Trust::Memory,
             Goal::Leave(_) => Trust::Since(runtime::clock::now()),
         };
-        let mut seen = self.observe().await?;
+        let mut seen = self.first_look().await?;
         for _ in 0..MOST_ROUNDS {
             let plan = plan(self.request, &seen);
             let now = runtime::clock::now();

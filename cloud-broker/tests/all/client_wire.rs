@@ -654,7 +654,7 @@ async fn of_the_free_addresses_some_are_enough_whatever_page_size_the_operator_c
         .iter()
         .map(|call| call.get("pagesize").to_owned())
         .collect();
-    assert_eq!(sizes, ["32", ""]);
+    assert_eq!(sizes, ["16", ""]);
 }
 
 #[tokio::test]

@@ -56,6 +56,7 @@ impl Permit for Always {
 /// One broker process, as far as balancers go.
 pub(crate) struct Broker {
     pub(crate) balancers: LoadBalancers,
+    pub(crate) machines: Arc<MachineLists>,
     pub(crate) api: Api,
     pub(crate) scope: Scope,
     pub(crate) policy: Policy,
@@ -115,7 +116,8 @@ impl Broker {
         let api = Api::new(account, "default", endpoint.project.clone());
         let machines = Arc::new(MachineLists::new(Host::new()));
         Self {
-            balancers: LoadBalancers::new(machines),
+            balancers: LoadBalancers::new(Arc::clone(&machines)),
+            machines,
             api,
             scope: Scope {
                 project: endpoint.project.clone(),

@@ -386,3 +386,20 @@ async fn a_network_that_is_missing_is_told_with_the_nodes_that_were_looked_at() 
         wait.text
     );
 }
+
+#[tokio::test]
+async fn what_a_new_service_needs_for_its_address_is_read_beside_the_lists() {
+    let cloud = cloud(isolated()).await;
+    let broker = Broker::new(&cloud);
+    let wanted = wish(&cloud, &[(80, 30080)]);
+    // Nodes were looked up before.
+    assert!(broker.machines.within(&broker.api, Duration::ZERO).await.is_ok());
+    let endless = Effect::slow(Duration::from_secs(60));
+    cloud.add_fault(Fault::always("listNetworks", endless));
+    let service = service(1);
+    tokio::select! {
+        answer = broker.ensure_once(&service, &wanted, &[]) => panic!("{answer:?}"),
+        // Those that are taken, those being taken, free ones.
+        () = until(|| count(&cloud, "listPublicIpAddresses") == 3) => {}
+    }
+}

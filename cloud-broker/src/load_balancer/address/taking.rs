@@ -107,10 +107,15 @@ pub(super) fn still_pending(ip: IpAddr, present: Option<Site>) -> Decision {
 /// The free address that hashes highest, unless it was tried too often.
 fn choose(cx: &Context<'_>, network: &Network) -> Decision {
     let free = cx.observation.free.iter().flatten();
+    let elsewhere = |address: &PublicIpAddress| {
+        let zones = (address.zone_id.as_ref(), network.zone_id.as_ref());
+        matches!(zones, (Some(zone), Some(other)) if zone != other)
+    };
     let mut usable: Vec<&PublicIpAddress> = free
         .filter(|address| {
             address.state == AddressState::Free
                 && address.ip.is_ipv4()
+                && !elsewhere(address)
                 && cx.policy.allowed_addresses.admit(address.ip)
         })
         .collect();

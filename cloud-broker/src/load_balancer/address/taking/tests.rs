@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{CANDIDATES, MOST_TRIES};
-use crate::cloudstack::types::{AddressId, Entity, Fields, JobId, PublicIpAddress, Timestamp};
+use crate::cloudstack::types::{AddressId, Entity, Fields, JobId, PublicIpAddress, Timestamp, ZoneId};
 use crate::load_balancer::features::Features;
 use crate::load_balancer::names::Names;
 use crate::load_balancer::observation::{JobView, Need, Observation, Taken};
@@ -317,4 +317,19 @@ fn a_cluster_with_its_own_addresses_looks_for_these_among_the_free_ones() {
         let needs = [Need::Free { zone: None, among }];
         assert_eq!(plan(&request(policy, ""), &seen).needs, needs);
     }
+}
+
+#[test]
+fn a_free_address_of_another_zone_is_not_taken() {
+    let request = request(Policy::default(), "");
+    let zone = |name: &str| Some(ZoneId::parse(name).unwrap());
+    let mut seen = seen();
+    for network in &mut seen.networks {
+        network.zone_id = zone("here");
+    }
+    for address in seen.free.iter_mut().flatten() {
+        address.zone_id = zone(if address.id == id(3) { "here" } else { "there" });
+    }
+    let plan = planned(&request, &mut seen, |_| JobView::Unknown);
+    assert_eq!(taken(&plan).map(|(address, _)| address), Some(id(3)));
 }
