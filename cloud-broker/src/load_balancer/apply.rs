@@ -1,57 +1,9 @@
 //! Carrying out one step. Decides nothing: what is done was planned, what a failure means is for `run`.
 
 use super::plan::{Answered, Step};
-use crate::cloudstack::types::{AddressId, RuleId, TaggedResource};
-use crate::cloudstack::{Api, ApiError, AssociateTurn, Command, CreateRule, Refusal, ReleaseTurn};
-
-/// Turns that steps may need, taken before what they are based on was looked at.
-#[derive(Debug, Default)]
-pub(super) struct Turns {
-    /// To take an address; only until the server has begun to.
-    pub(super) associate: Option<AssociateTurn>,
-    /// To release these addresses, or to be the first on them.
-    pub(super) release: Vec<ReleaseTurn>,
-}
-
-impl Turns {
-    /// The turn for this address, if it is held.
-    pub(super) fn of(&self, address: &AddressId) -> Option<&ReleaseTurn> {
-        self.release.iter().find(|turn| turn.address() == address)
-    }
-
-    /// The turn for a step, if it needs one that is held.
-    pub(super) fn give(&mut self, step: &Step) -> Turn {
-        match step {
-            Step::Associate { .. } => self.associate.take().map_or(Turn::None, Turn::Associate),
-            Step::DeleteRule { address, .. } => {
-                let held = address.as_ref().and_then(|address| self.of(address));
-                held.cloned().map_or(Turn::None, Turn::Release)
-            }
-            Step::Release { address, .. } => self.of(address).cloned().map_or(Turn::None, Turn::Release),
-            Step::CreateRule { .. }
-            | Step::UpdateRule { .. }
-            | Step::Assign { .. }
-            | Step::Remove { .. }
-            | Step::OpenFirewall { .. }
-            | Step::CloseFirewall { .. }
-            | Step::AllowInAcl(_)
-            | Step::DropFromAcl { .. }
-            | Step::Tag { .. }
-            | Step::Untag { .. } => Turn::None,
-        }
-    }
-}
-
-/// The turn that a step has.
-#[derive(Debug)]
-pub(super) enum Turn {
-    /// None is held for it.
-    None,
-    /// To take an address.
-    Associate(AssociateTurn),
-    /// To decide what becomes of an address.
-    Release(ReleaseTurn),
-}
+use super::turns::Turn;
+use crate::cloudstack::types::{RuleId, TaggedResource};
+use crate::cloudstack::{Api, ApiError, Command, CreateRule, Refusal};
 
 /// Carries out a step and waits for its job.
 pub(super) async fn apply(api: &Api, turn: Turn, step: &Step) -> Result<Answered, ApiError> {

@@ -10,6 +10,7 @@
 //! | `features` | what the server and the key can do |
 //! | `observation`, `look`, `free`, `board`, `namespaces`, `unseen` | what was seen, how it is looked at, and what balancers share of it |
 //! | `apply` | nothing: it carries out one step |
+//! | `turns` | in which order balancers wait for each other |
 //! | `run`, `failure` | when to look again, and what a failed step means |
 //! | `preview` | nothing: dry runs and reports |
 //! | `list` | what a report of the cluster's balancers says |
@@ -38,6 +39,7 @@ mod plan;
 mod preview;
 mod run;
 mod sources;
+mod turns;
 mod unseen;
 mod wish;
 mod wish_wire;

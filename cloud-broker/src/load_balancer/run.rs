@@ -24,14 +24,14 @@ use proto::{Fault, FaultKind};
 
 use self::trust::{Trust, depends_on_version, leads_to_taking, stricter};
 use super::Permit;
-use super::apply::Turns;
 use super::failure::{fault_of, judged_by_looking, unread, version_not_answered};
 use super::look::Looker;
 use super::observation::{Need, Observation};
 use super::outcome::{Note, Served, Wait};
 use super::plan::{End, Goal, Plan, Planned, Request, Step, plan};
+use super::turns::Turns;
 use crate::cloudstack::Command;
-use crate::cloudstack::types::{AddressId, JobId};
+use crate::cloudstack::types::JobId;
 
 /// How old a list may be that something is planned on.
 pub(super) const FRESH: Duration = Duration::from_secs(5);
@@ -231,27 +231,18 @@ impl<'c> Run<'c> {
         let serves = matches!(self.request.goal, Goal::Serve(_));
         let takes = |need: &Need| matches!(need, Need::Unsettled | Need::Free { .. } | Need::Digits(_));
         if serves && needs.iter().any(takes) && self.turns.associate.is_none() {
-            let turn = self.looker.api.turn_to_associate().await;
-            self.turns.associate = Some(turn);
+            self.turns.take_to_associate(self.looker.api).await;
             // Whoever had it before has changed what this was planned on; what this process did is known without a call.
             return Ok(Next::Observe);
         }
-        // In the order of their ids, so that two calls never wait for each other.
-        let addresses: BTreeSet<&AddressId> = needs
-            .iter()
-            .filter_map(|need| {
-                if let Need::Holders(id) = need {
-                    Some(id)
-                } else {
-                    None
-                }
-            })
-            .collect();
-        for address in addresses {
-            if self.turns.of(address).is_none() {
-                let turn = self.looker.api.turn_to_release(address).await;
-                self.turns.release.push(turn);
+        let mut addresses = BTreeSet::new();
+        for need in needs {
+            if let Need::Holders(id) = need {
+                addresses.insert(id.clone());
             }
+        }
+        if self.turns.take_to_release(self.looker.api, addresses).await {
+            return Ok(Next::Observe);
         }
         let ages = self.trust.ages(runtime::clock::now(), self.drift);
         self.looker

@@ -394,7 +394,7 @@ async fn what_a_new_service_needs_for_its_address_is_read_beside_the_lists() {
     let wanted = wish(&cloud, &[(80, 30080)]);
     // Nodes were looked up before.
     assert!(broker.machines.within(&broker.api, Duration::ZERO).await.is_ok());
-    let endless = Effect::slow(Duration::from_secs(60));
+    let endless = Effect::slow(Duration::from_mins(1));
     cloud.add_fault(Fault::always("listNetworks", endless));
     let service = service(1);
     tokio::select! {

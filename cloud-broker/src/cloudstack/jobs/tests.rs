@@ -149,7 +149,7 @@ fn the_last_of_many_jobs_is_asked_for_soon_after_the_others_were_over() {
     assert!(first < Duration::from_millis(150), "{first:?}");
     assert_eq!(table.due(over + first, false).alone, [id("0")]);
     table.pending(&id("0"), over + first);
-    let second = table.next_due(false).unwrap() - over - first;
+    let second = table.next_due(false).unwrap() - (over + first);
     assert!(second > first && second < first * 3, "{second:?}");
 }
 

@@ -19,7 +19,7 @@ impl Run<'_> {
         if needs.is_empty() {
             return self.observe().await;
         }
-        self.turns.associate = Some(self.looker.api.turn_to_associate().await);
+        self.turns.take_to_associate(self.looker.api).await;
         self.trust = Trust::Fresh;
         let ages = self.trust.ages(runtime::clock::now(), self.drift);
         let seen = self.looker.observe_with(&needs, &self.request.goal, ages).await;
