@@ -57,7 +57,7 @@ impl Host {
     /// A host of its own, for tests; programs get theirs from [`run`].
     pub fn new() -> Self {
         let (mut registry, panics) = (Registry::default(), Counter::default());
-        let help = "Calls, connections and rounds that ended by a panic; each is a fault of the program";
+        let help = "Calls, connections, rounds and work on single objects that ended by a panic; each is a fault of the program";
         registry.register("process_contained_panics", help, panics.clone());
         Self {
             shared: Arc::new(Shared {
