@@ -209,7 +209,15 @@ async fn an_annotation_for_the_other_agents_backend_is_its_business_and_no_mista
         is_well(&api, name).await;
     }
     settle(&cloud).await;
+    let writes = |name: &str| api.writes(&format!("/services/{name}/")).len();
     for name in ["pooled", "balanced"] {
+        let before = writes(name);
+        // A change that both look at.
+        api.change("services", name, |it| {
+            it["metadata"]["labels"] = json!({"example/b": "c"});
+        });
+        settle(&cloud).await;
+        assert_eq!(writes(name), before, "{name} is written again and again");
         is_well(&api, name).await;
     }
     assert_eq!(asked(&cloud, "pooled"), 0);

@@ -18,13 +18,20 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     /// Its published address is of a backend that does not run here, or it asks for one: it stays, and clients with it. Somebody has to know,
     /// unless that backend runs in another process, which shows by putting the condition right.
     pub(super) async fn leave_to(&mut self, service: &Arc<Service>, backend: BackendName) -> Looked {
-        if let Err(unfinished) = self.end_what_was_begun(service).await {
-            return unfinished;
-        }
         let left = Looked {
             outcome: Outcome::Parked,
             again_after: Some(REMINDER),
         };
+        if self.record.asked.is_some() {
+            if let Err(unfinished) = self.end_what_was_begun(service).await {
+                return unfinished;
+            }
+            if is_published(service) {
+                // Whoever published an address in the middle of our work is there, and need not be told of.
+                self.record.said_left = true;
+                return left;
+            }
+        }
         if self.record.said_left && !status::is_unwell(service) {
             return left;
         }
@@ -54,13 +61,13 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         left
     }
 
-    /// Another process published an address first: what this one began goes, so that nothing of it stays behind.
+    /// Another process serves, or is asked for: what this one began goes, so that nothing of it stays behind.
     async fn end_what_was_begun(&mut self, service: &Arc<Service>) -> Result<(), Looked> {
-        if let (Some(_), Some(own)) = (&self.record.asked, self.record.backend) {
+        if let Some(own) = self.record.backend {
             tracing::info!("another controller serves the Service, so what was begun is removed");
             self.leave(own, service).await?;
-            *self.record = self.record.ended();
         }
+        *self.record = self.record.ended();
         Ok(())
     }
 
