@@ -121,6 +121,11 @@ impl Plan {
     pub(super) fn is_search(&self) -> bool {
         matches!(self.aim, Aim::Search)
     }
+
+    /// Whether it is for a job of the same sort.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.key.0 == other.key.0
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -194,8 +199,7 @@ impl Cadence {
     /// How to go on asking for a job that was searched for by so many polls, now that another one of its sort has ended.
     pub(super) fn go_on(&self, plan: &Plan, ended: &Plan, polls: u32) -> Option<Plan> {
         let usual = self.known.get(&ended.key)?.usual;
-        let (sort, _) = plan.key;
-        (plan.is_search() && sort == ended.key.0).then_some(Plan {
+        (plan.is_search() && plan.is_like(ended)).then_some(Plan {
             first: usual,
             aim: Aim::Usual,
             key: plan.key,

@@ -21,6 +21,8 @@ const CROWD: usize = 3;
 /// How much earlier than planned a job is asked for with others, as a part of the time since its start.
 const CROWD_SLACK: f64 = 0.25;
 const LAG_GROWTH: f64 = 1.1;
+/// How near to one another jobs are expected to end of which one is asked first, as a part of the time since their start.
+const SCOUT_SLACK: f64 = 0.1;
 
 /// Who started a job and what it works on.
 #[derive(Debug, Clone)]
@@ -34,9 +36,24 @@ pub(super) struct Duty {
     pub(super) object: Option<String>,
 }
 
+/// What a job does where many like it are expected to be over at the same time: if one is not, hardly any is, and asking for each
+/// would cost as many calls for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// It is asked for when it is due.
+    Single,
+    /// It is asked for instead of all.
+    Scout,
+    /// It waits for what is said of the scout.
+    Waits,
+    /// The scout was over.
+    Vouched,
+}
+
 #[derive(Debug)]
 struct Watched {
     duty: Duty,
+    part: Part,
     started: Instant,
     /// `None` while the command is being sent.
     plan: Option<Plan>,
@@ -53,7 +70,17 @@ struct Watched {
 impl Watched {
     /// Whether it is rather pending than over when it is asked for.
     fn may_be_pending(&self) -> bool {
-        self.polls > 0 || self.plan.is_some_and(|plan| plan.is_search())
+        self.polls > 0 || self.part == Part::Waits || self.plan.is_some_and(|plan| plan.is_search())
+    }
+
+    /// Whether it should be over when it is due, and nobody was sent ahead.
+    fn is_expected(&self) -> bool {
+        self.part == Part::Single && !self.may_be_pending()
+    }
+
+    /// Whether it is of the same sort as another job, by their plans.
+    fn is_like(&self, plan: &Plan) -> bool {
+        self.plan.is_some_and(|own| own.is_like(plan))
     }
 }
 
@@ -105,6 +132,7 @@ impl JobTable {
     pub(super) fn sending(&mut self, id: JobId, duty: Duty, now: Instant) {
         let job = Watched {
             duty,
+            part: Part::Single,
             started: now,
             plan: None,
             pending_at: None,
@@ -144,6 +172,7 @@ impl JobTable {
     /// Jobs to ask for now; each stays out of reach until its answer is reported. While a list is on its way, jobs that it may
     /// tell about wait for it.
     pub(super) fn due(&mut self, now: Instant, listing: bool) -> Due {
+        self.send_scouts(now);
         let is_due = |job: &Watched| job.next.is_some_and(|next| next <= now);
         // One list tells of all of them, so those that are due soon may as well come along.
         let is_near = |job: &Watched| {
@@ -166,6 +195,54 @@ impl JobTable {
         Due {
             alone: ids(alone),
             together: ids(together),
+        }
+    }
+
+    /// Where many jobs of a sort should be over about now, one of them is asked for first.
+    fn send_scouts(&mut self, now: Instant) {
+        let mut sorts: Vec<Plan> = Vec::new();
+        let due = self
+            .jobs
+            .values()
+            .filter(|job| job.is_expected() && job.next.is_some_and(|next| next <= now));
+        for plan in due.filter_map(|job| job.plan) {
+            if !sorts.iter().any(|sort| sort.is_like(&plan)) {
+                sorts.push(plan);
+            }
+        }
+        for sort in sorts {
+            self.send_scout(&sort, now);
+        }
+    }
+
+    /// The scout is the job that should end last.
+    fn send_scout(&mut self, sort: &Plan, now: Instant) {
+        // Nobody waits for an answer that never comes.
+        let patience = self.pace.of(UNANSWERED_FIRST) + self.lag.unwrap_or_default() * 2;
+        let is_near = |job: &&mut Watched| {
+            let slack = now.saturating_duration_since(job.started).mul_f64(SCOUT_SLACK);
+            job.is_expected() && job.is_like(sort) && job.next.is_some_and(|next| next <= now + slack)
+        };
+        let mut near: Vec<&mut Watched> = self.jobs.values_mut().filter(is_near).collect();
+        if near.len() < CROWD {
+            return;
+        }
+        near.sort_unstable_by_key(|job| job.next);
+        let Some((scout, others)) = near.split_last_mut() else {
+            return;
+        };
+        scout.part = Part::Scout;
+        let until = scout.next.map(|next| next.max(now) + patience);
+        for job in others {
+            (job.part, job.next) = (Part::Waits, until);
+        }
+    }
+
+    /// What is said of a scout goes for those that wait for it: they are asked for when it is asked for again, or now.
+    fn scouted(&mut self, plan: &Plan, at: Instant, part: Part) {
+        let waiting = |job: &&mut Watched| job.part == Part::Waits && job.is_like(plan) && job.next.is_some();
+        for job in self.jobs.values_mut().filter(waiting) {
+            (job.part, job.next) = (part, Some(at));
         }
     }
 
@@ -201,6 +278,10 @@ impl JobTable {
             self.cadence.wait(&plan, job.polls, elapsed)
         });
         job.next = Some(now + wait);
+        if let (Part::Scout, Some(plan)) = (job.part, job.plan) {
+            job.part = Part::Single;
+            self.scouted(&plan, now + wait, Part::Waits);
+        }
         elapsed < GIVEN_UP_AFTER
     }
 
@@ -229,6 +310,9 @@ impl JobTable {
     pub(super) fn ended(&mut self, id: &JobId, now: Instant) -> Option<Ended> {
         let job = self.jobs.remove(id)?;
         let took = now.saturating_duration_since(job.started);
+        if let (Part::Scout, Some(plan)) = (job.part, job.plan) {
+            self.scouted(&plan, now, Part::Vouched);
+        }
         if let Some(plan) = job.plan.filter(|_| job.unanswered == 0) {
             let pending = job.pending_at.map(|at| at.saturating_duration_since(job.started));
             let seen = Seen {

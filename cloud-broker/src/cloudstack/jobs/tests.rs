@@ -100,10 +100,8 @@ fn many_jobs_of_which_nothing_is_known_are_asked_for_together() {
     );
 }
 
-#[test]
-fn many_jobs_that_should_be_over_are_each_asked_for_and_together_if_they_are_not() {
-    let start = Instant::now();
-    let now = start + Duration::from_secs(2);
+/// A table in which as many jobs as make a crowd run, and should be over after about a second.
+fn expected(start: Instant) -> JobTable {
     let mut table = table_with(CROWD, start);
     known(&mut table, start);
     for number in 0..CROWD {
@@ -114,13 +112,46 @@ fn many_jobs_that_should_be_over_are_each_asked_for_and_together_if_they_are_not
         let job = id(&number.to_string());
         table.running(&job, &job, None, start);
     }
-    let due = table.due(now, false);
-    assert_eq!((due.alone.len(), due.together.len()), (CROWD, 0));
-    for job in &due.alone {
-        table.pending(job, now);
-    }
-    let due = table.due(now + Duration::from_secs(2), false);
+    table
+}
+
+#[test]
+fn of_many_jobs_that_should_be_over_one_is_asked_for_and_then_each_other_one() {
+    let start = Instant::now();
+    let now = start + Duration::from_secs(2);
+    let mut table = expected(start);
+    let scout = table.due(now, false);
+    assert_eq!((scout.alone.len(), scout.together.len()), (1, 0));
+    assert_eq!(table.due(now, false), Due::default(), "the others wait");
+    table.ended(&scout.alone[0], now);
+    let others = table.due(now, false);
+    assert_eq!((others.alone.len(), others.together.len()), (CROWD - 1, 0));
+}
+
+#[test]
+fn of_many_jobs_that_should_be_over_and_are_not_all_are_asked_for_together() {
+    let start = Instant::now();
+    let now = start + Duration::from_secs(2);
+    let mut table = expected(start);
+    let scout = table.due(now, false);
+    table.pending(&scout.alone[0], now);
+    assert_eq!(table.due(now, false), Due::default(), "the others wait");
+    let again = table.next_due(false).unwrap();
+    let due = table.due(again, false);
     assert_eq!((due.alone.len(), due.together.len()), (0, CROWD));
+}
+
+#[test]
+fn nobody_waits_for_ever_for_what_is_said_of_another_one() {
+    let start = Instant::now();
+    let now = start + Duration::from_secs(2);
+    let mut table = expected(start);
+    let scout = table.due(now, false);
+    assert_eq!(scout.alone.len(), 1);
+    let later = table.next_due(false).unwrap();
+    assert!(later < now + Duration::from_secs(2), "{:?}", later - now);
+    let others = table.due(later, false);
+    assert_eq!(others.alone.len() + others.together.len(), CROWD - 1);
 }
 
 #[test]
