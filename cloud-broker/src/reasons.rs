@@ -10,12 +10,16 @@ pub const NOTES: &[(&str, &str)] = &[
         "The network ACL list has no number left before a rule that denies; traffic may be held back. Make room in the list.",
     ),
     (
+        "AclKept",
+        "Network ACL items stay although the Service leaves their list: they are marked for it under the UID of another cluster, or under none while somebody else has rules for the Service, too. Delete them by hand if they were the Service's.",
+    ),
+    (
         "AclWider",
         "A network ACL item that is not the cluster's lets in more than the Service wants.",
     ),
     (
         "AddressKept",
-        "An address stays allocated although the Service is gone: nothing proves that the cluster acquired it, it was to be kept, somebody else uses it, another Service may be about to use it, or the rules on it are outside the cluster's fence. Release it by hand if nobody needs it.",
+        "An address stays allocated although the Service is gone: nothing proves that the cluster acquired it, it was to be kept, somebody else uses it, another Service may be about to use it, or the rules on it are outside the cluster's fence or marked under another cluster's UID. Release it by hand if nobody needs it.",
     ),
     (
         "AddressNotObtained",
@@ -66,6 +70,10 @@ pub const NOTES: &[(&str, &str)] = &[
     (
         "NothingVisible",
         "A deletion waits, since nothing of the account or project can be seen: that is what wrong keys look like.",
+    ),
+    (
+        "OtherClusterMark",
+        "Rules that serve the Service's address are marked for the Service, but under a UID that is not the cluster's. That is what a lost or changed UID looks like. If the UID was this cluster's, write it into `uid` of the cluster's section, behind the present one; otherwise delete the rules. Until then no other address is taken.",
     ),
     (
         "OutsideFence",
@@ -188,6 +196,7 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("NETWORK_NOT_VISIBLE", "See `NetworkNotVisible`."),
     ("NOTHING_VISIBLE", "See `NothingVisible`."),
     ("NO_NETWORK", "See `NoNetwork`."),
+    ("OTHER_CLUSTER_MARK", "See `OtherClusterMark`."),
     ("OUTSIDE_FENCE", "See `OutsideFence`."),
     (
         "SCOPE_CHANGED",

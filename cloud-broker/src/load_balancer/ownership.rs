@@ -54,7 +54,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Whose an object with this mark is, inside the fence.
-    fn of_mark(&self, mark: &Mark) -> Claim {
+    pub(crate) fn of_mark(&self, mark: &Mark) -> Claim {
         let this_service = self.is_of_service(mark);
         match (self.uids.are_ours(&mark.cluster), mark.is_nameless()) {
             (true, _) | (false, true) if this_service => Claim::Mine,
@@ -64,7 +64,8 @@ impl Identity {
         }
     }
 
-    fn is_of_service(&self, mark: &Mark) -> bool {
+    /// Whether a mark names this Service, whatever cluster it names.
+    pub(crate) fn is_of_service(&self, mark: &Mark) -> bool {
         mark.service == self.service.uid.as_str()
     }
 
@@ -173,20 +174,20 @@ impl<'o> Survey<'o> {
     /// while another one has rules for the same Service, or somebody outside the fence.
     pub(crate) fn is_mine(&self, identity: &Identity, text: &str) -> bool {
         Mark::find(text).is_some_and(|mark| {
-            let is_disputed = || {
-                let mut others = self
-                    .rules
-                    .iter()
-                    .filter(|other| other.claim == Claim::OtherCluster);
-                let names_it = |other: &Claimed<'_>| {
-                    other
-                        .mark
-                        .as_ref()
-                        .is_some_and(|mark| identity.is_of_service(mark))
-                };
-                !self.outside.is_empty() || others.any(names_it)
-            };
+            let is_disputed = || !self.outside.is_empty() || self.under_other_uids(identity).next().is_some();
             identity.of_mark(&mark) == Claim::Mine && !(mark.is_nameless() && is_disputed())
+        })
+    }
+
+    /// Rules that are marked for this Service under the UID of another cluster, and that UID.
+    pub(crate) fn under_other_uids<'a>(
+        &'a self,
+        identity: &'a Identity,
+    ) -> impl Iterator<Item = (&'o LoadBalancerRule, &'a str)> {
+        self.rules.iter().filter_map(|claimed| {
+            let mark = claimed.mark.as_ref()?;
+            let is_one = claimed.claim == Claim::OtherCluster && !mark.is_nameless();
+            (is_one && identity.is_of_service(mark)).then_some((claimed.rule, mark.cluster.as_str()))
         })
     }
 

@@ -14,8 +14,8 @@ use crate::cloudstack::types::{
 };
 use crate::load_balancer::marks::Mark;
 use crate::load_balancer::network::{Filter, filter};
-use crate::load_balancer::outcome::Note;
-use crate::load_balancer::ownership::Identity;
+use crate::load_balancer::outcome::{Note, enumerate};
+use crate::load_balancer::ownership::{Claim, Identity};
 use crate::load_balancer::sources::Sources;
 use crate::load_balancer::wish::Transport;
 
@@ -50,9 +50,11 @@ fn list<'o>(
         let hiding = first_hiding(items, *transport, *number, sources);
         let in_front =
             |item: &&NetworkAclItem| hiding.is_none_or(|deny| item.number.is_some_and(|n| n < deny));
-        // One of ours before one that nobody claims; what another service has made goes when that one goes.
+        // One of ours before one that nobody claims; what another service has made goes when that one goes. One that names this
+        // service and may not be removed is used all the same: where nobody says the cluster's UID, it is what was made before.
         let mine = |item: &&NetworkAclItem| is_mine(cx, item);
-        let lasting = |item: &&NetworkAclItem| mine(item) || Mark::find(&item.reason).is_none();
+        let is_of_service = |mark: Mark| cx.identity.of_mark(&mark) == Claim::Mine;
+        let lasting = |item: &&NetworkAclItem| Mark::find(&item.reason).is_none_or(is_of_service);
         let found = fitting
             .clone()
             .filter(exact)
@@ -146,7 +148,7 @@ pub(super) fn lists<'n>(networks: impl Iterator<Item = &'n Network>) -> BTreeSet
 /// Drops what is ours in a list.
 pub(super) fn drop_ours(cx: &Context<'_>, list: &AclListId, why: (&str, Impact), plan: &mut Plan) {
     match cx.observation.acl.get(list) {
-        Some(items) => drop_of(cx, items, why, plan),
+        Some(items) => drop_of(cx, (list, items), why, plan),
         None => plan.needs.push(Need::Acl(list.clone())),
     }
 }
@@ -156,12 +158,17 @@ pub(super) fn drop_everywhere(cx: &Context<'_>, why: (&str, Impact), plan: &mut 
     if !cx.observation.acl_read {
         return plan.needs.push(Need::AllAcl);
     }
-    for items in cx.observation.acl.values() {
-        drop_of(cx, items, why, plan);
+    for list in &cx.observation.acl {
+        drop_of(cx, list, why, plan);
     }
 }
 
-fn drop_of(cx: &Context<'_>, items: &[NetworkAclItem], (reason, impact): (&str, Impact), plan: &mut Plan) {
+fn drop_of(
+    cx: &Context<'_>,
+    (list, items): (&AclListId, &Vec<NetworkAclItem>),
+    (reason, impact): (&str, Impact),
+    plan: &mut Plan,
+) {
     for item in items.iter().filter(|item| is_mine(cx, item)) {
         let step = Step::DropFromAcl {
             item: item.id.clone(),
@@ -169,6 +176,28 @@ fn drop_of(cx: &Context<'_>, items: &[NetworkAclItem], (reason, impact): (&str, 
         };
         plan.push(Phase::Close, step, reason, impact);
     }
+    plan.notes.extend(kept(cx, list, items));
+}
+
+/// Says what stays in a list although its mark names the Service.
+fn kept(cx: &Context<'_>, list: &AclListId, items: &[NetworkAclItem]) -> Option<Note> {
+    let names_it = |item: &&NetworkAclItem| {
+        Mark::find(&item.reason).is_some_and(|mark| cx.identity.is_of_service(&mark))
+    };
+    let staying = items
+        .iter()
+        .filter(|item| item.state != RuleState::Deleting && !is_mine(cx, item));
+    let named: Vec<String> = staying.filter(names_it).map(text).collect();
+    let named: Vec<&str> = named.iter().map(String::as_str).collect();
+    if named.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "items of acl list {list} stay: {}; they are marked for the service, but under another cluster's uid, or under none while \
+         rules for the service are another cluster's or outside the fence; delete them by hand if they were the service's",
+        enumerate(&named)
+    );
+    Some(Note::warning("AclKept", text))
 }
 
 fn is_mine(cx: &Context<'_>, item: &NetworkAclItem) -> bool {

@@ -1,6 +1,7 @@
 //! Plans that are carried out on what was seen, step by step: what stays true whoever dies in between. Here rules that are
 //! replaced.
 
+mod acl;
 mod leaving;
 mod outside;
 mod unused;

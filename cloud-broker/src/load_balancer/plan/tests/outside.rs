@@ -1,4 +1,4 @@
-//! A Service whose rules an older controller made and the fence leaves out.
+//! A Service whose rules an older controller made and the fence leaves out, or that are marked under another cluster's UID.
 
 use super::*;
 use crate::tenant::{Machines, NameOrId, Pattern};
@@ -99,4 +99,118 @@ fn a_rule_outside_the_fence_holds_nobody_up(
         "{plan:#?}"
     );
     assert!(!plan.steps.is_empty(), "{plan:#?}");
+}
+
+/// A balancer of the time when the cluster had the UID `c0`.
+fn marked_under_another_uid() -> Observation {
+    let old = mark(UID, AddressWord::Own).replace("cluster=c1", "cluster=c0");
+    seen(&[rule(80, &old, "Active")], false)
+}
+
+#[rstest]
+#[case::it_has_another_one_now(&["c1"], "behind the present one")]
+#[case::nobody_says_it_any_more(&[], "nobody says the uid")]
+fn a_service_whose_cluster_lost_its_uid_gets_no_other_address_and_its_end_says_what_stays(
+    #[case] uids: &[&str],
+    #[case] remedy: &str,
+) {
+    let uids = || ClusterUids::configured(uids.iter().filter_map(|uid| ClusterUid::new(uid)).collect());
+    let mut seen = marked_under_another_uid();
+    let mut request = serve(&[(80, 30080)], |_| {});
+    request.identity.uids = uids();
+    let plan = next(&request, &mut seen);
+    assert_eq!(plan.steps, []);
+    let End::Wait(wait) = &plan.end else {
+        panic!("{plan:#?}")
+    };
+    assert_eq!(wait.reason, "OTHER_CLUSTER_MARK");
+    let [note] = plan.notes.as_slice() else {
+        panic!("{plan:#?}")
+    };
+    assert_eq!((note.reason, &note.text), ("OtherClusterMark", &wait.text));
+    for said in [
+        remedy,
+        "the uid c0",
+        "`uid`",
+        &format!("{PREFIX}-tcp-80"),
+        "192.0.2.7",
+    ] {
+        assert!(wait.text.contains(said), "{said}: {}", wait.text);
+    }
+    let mut end = leave(false);
+    end.identity.uids = uids();
+    let plan = next(&end, &mut seen);
+    assert!(matches!(plan.end, End::Departed), "{plan:#?}");
+    assert_eq!((plan.steps, plan.kept), (vec![], end.published));
+    let [note] = plan.notes.as_slice() else {
+        panic!("{:#?}", plan.notes)
+    };
+    assert_eq!(note.reason, "AddressKept");
+    assert!(note.text.contains("the uid c0"), "{}", note.text);
+    // Once somebody says that the UID is the cluster's, the balancer is the Service's as before.
+    let mut request = serve(&[(80, 30080)], |_| {});
+    let both = ["c1", "c0"]
+        .iter()
+        .filter_map(|uid| ClusterUid::new(uid))
+        .collect();
+    request.identity.uids = ClusterUids::configured(both);
+    let (_, end) = carry_out(&request, &mut seen, |_, step| {
+        assert!(!matches!(step, Step::Associate { .. }), "{step:?}");
+    });
+    assert!(matches!(end, End::Served(served) if served.outputs.address_id.as_str() == "ip"));
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Unless {
+    ItIsNotPublished,
+    ItIsOnItsWayOut,
+    ItIsForAnotherService,
+    TheServiceHasRules,
+}
+
+#[rstest]
+fn a_rule_under_another_uid_holds_nobody_up(
+    #[values(
+        Unless::ItIsNotPublished,
+        Unless::ItIsOnItsWayOut,
+        Unless::ItIsForAnotherService,
+        Unless::TheServiceHasRules
+    )]
+    unless: Unless,
+) {
+    let mut seen = marked_under_another_uid();
+    let mut request = serve(&[(443, 30443)], |_| {});
+    match unless {
+        Unless::ItIsNotPublished => request.published.clear(),
+        Unless::ItIsOnItsWayOut => seen.rules[0].state = crate::cloudstack::types::RuleState::Deleting,
+        Unless::ItIsForAnotherService => {
+            "kcs1 cluster=c0 service=another address=own".clone_into(&mut seen.rules[0].description);
+        }
+        Unless::TheServiceHasRules => {
+            seen.rules
+                .push(entity(&rule(443, &mark(UID, AddressWord::Own), "Active")));
+        }
+    }
+    let plan = next(&request, &mut seen);
+    assert!(
+        plan.notes.iter().all(|note| note.reason != "OtherClusterMark"),
+        "{plan:#?}"
+    );
+    assert!(!plan.steps.is_empty(), "{plan:#?}");
+}
+
+#[test]
+fn a_service_that_moved_while_its_cluster_had_lost_its_uid_says_at_its_end_what_it_left_behind() {
+    let mut seen = marked_under_another_uid();
+    let mut moved = rule(443, &mark(UID, AddressWord::Own), "Active");
+    moved["publicipid"] = json!("new");
+    moved["publicip"] = json!("192.0.2.8");
+    seen.rules.push(entity(&moved));
+    seen.addresses.push(entity(&json!({
+        "id": "new", "ipaddress": "192.0.2.8", "state": "Allocated", "allocated": LONG_AGO, "associatednetworkid": "net",
+    })));
+    let mut end = leave(false);
+    end.published.push(IpAddr::from([192, 0, 2, 8]));
+    let plan = next(&end, &mut seen);
+    assert_eq!(plan.kept, [IpAddr::from([192, 0, 2, 7])]);
 }
