@@ -12,11 +12,13 @@
 //! | [`node`] | what is written to Nodes, and which are deleted |
 //! | [`service`] | which Services get a load balancer, and what is written to them |
 //! | [`keepalived`] | the second way to serve a Service: an address from a pool |
+//! | [`cluster`] | when the cluster's UID is asked for |
 //! | [`apiserver`], [`metrics`], [`context`], [`process`] | how all this is put together |
 
 pub mod apiserver;
 pub mod args;
 pub mod broker;
+pub mod cluster;
 pub mod conditions;
 pub mod contain;
 pub mod context;

@@ -8,10 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, ResourceExt as _};
+use kube::Api;
 use runtime::clock;
-use runtime::health::Gate;
 use runtime::host::Host;
 use runtime::link::{Brokers, Link};
 use runtime::tls::ClientTls;
@@ -19,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::apiserver::{self, Clients, Explained as _};
+use crate::apiserver::Clients;
 use crate::args::{Controller, ElectionSettings, SECURE_PORT, Settings};
 use crate::broker::Broker;
+use crate::cluster;
 use crate::context::Context;
 use crate::election::{Election, Ended, Leadership, Throne};
 use crate::events::{Recorder, Writer};
@@ -41,10 +40,6 @@ const FLUSH: Duration = Duration::from_secs(3);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// A leader that did not renew for this much longer than the lease is stuck.
 const STUCK: Duration = Duration::from_secs(20);
-/// Wait between two attempts to read the cluster's UID.
-const RETRY: Duration = Duration::from_secs(2);
-/// The namespace whose UID names the cluster.
-const CLUSTER: &str = "kube-system";
 
 /// What ends one after the other on the way down.
 #[derive(Clone, Default)]
@@ -284,46 +279,26 @@ fn start_describing(context: &Arc<Context>, identified: CancellationToken) {
         let (kubernetes, ready, identified) = (kubernetes.clone(), ready.clone(), identified.clone());
         async move {
             let stop = context.stop();
-            let uid = cluster_uid(&context.client, &kubernetes);
+            let uid = cluster::uid(&context.client, &kubernetes);
             let Some(uid) = stop.run_until_cancelled(uid).await else {
                 return;
             };
-            if let Some(broker) = &context.broker {
+            let is_known = uid.is_some();
+            if let (Some(broker), Some(uid)) = (&context.broker, uid) {
                 broker.set_cluster_uid(uid);
             }
             identified.cancel();
             if let (Some(broker), Some(ready)) = (&context.broker, ready) {
-                broker.keep_describing(ready, stop).await;
+                let late = async {
+                    if !is_known {
+                        broker.set_cluster_uid(cluster::late_uid(&context.client).await);
+                    }
+                };
+                let describing = broker.keep_describing(ready, stop.clone());
+                tokio::join!(stop.run_until_cancelled(late), describing);
             }
         }
     });
-}
-
-/// The UID of this cluster; empty if it may not be read. Waits for kube-apiserver.
-async fn cluster_uid(client: &kube::Client, ready: &Gate) -> String {
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let mut told = String::new();
-    loop {
-        let fault = match namespaces.get(CLUSTER).await {
-            Ok(namespace) => {
-                ready.open();
-                return namespace.uid().unwrap_or_default();
-            }
-            Err(error) if apiserver::is_forbidden(&error) || apiserver::is_not_found(&error) => {
-                ready.open();
-                let fault = error.explain("get", "namespaces/kube-system");
-                tracing::warn!(%fault, "the cluster's UID is unknown, so the broker's configuration should name one");
-                return String::new();
-            }
-            Err(error) => error.explain("get", "namespaces/kube-system"),
-        };
-        ready.close(fault.clone());
-        if fault != told {
-            tracing::warn!(%fault, "waiting for kube-apiserver");
-            told = fault;
-        }
-        tokio::time::sleep(RETRY).await;
-    }
 }
 
 /// Watches, and starts the controllers as soon as everything has been seen once.

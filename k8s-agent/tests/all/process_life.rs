@@ -254,6 +254,39 @@ async fn without_the_right_to_read_the_namespace_the_cluster_has_no_uid_and_the_
 }
 
 #[tokio::test]
+async fn a_uid_that_may_be_read_only_later_is_told_to_the_broker_from_then_on() {
+    let (api, broker) = (cluster(), broker().await);
+    api.refuse(|_, path, _| {
+        path.ends_with("/namespaces/kube-system")
+            .then_some((403, "namespaces is forbidden"))
+    });
+    let [provider, address] = with_broker(&broker);
+    // The node is not Ready, so it is looked up again and again.
+    let flags = [&provider, &address, "--node-monitor-period=20ms"].map(|flag| flag as &str);
+    let process = start(&api, &flags);
+    is_initialised(&api, "node-1").await;
+    let said = |lookup: &proto::v1::LookupInstancesRequest| lookup.caller.clone().unwrap().cluster_uid;
+    assert!(
+        broker
+            .heard()
+            .lookups
+            .iter()
+            .all(|lookup| said(lookup).is_empty())
+    );
+    api.refuse_nothing();
+    broker
+        .wait_for("a look-up with the cluster's UID", |heard| {
+            heard
+                .lookups
+                .last()
+                .filter(|last| said(last) == "cluster-1")
+                .map(drop)
+        })
+        .await;
+    assert_eq!(process.end().await, None);
+}
+
+#[tokio::test]
 async fn without_election_the_process_works_from_its_start_and_writes_no_lease() {
     let (api, broker) = (cluster(), broker().await);
     let [provider, address] = with_broker(&broker);
