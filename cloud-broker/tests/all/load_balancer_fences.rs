@@ -163,6 +163,32 @@ async fn a_service_whose_balancer_the_fence_leaves_out_keeps_its_address_and_get
     assert_eq!(picture(&cloud.dump()), before);
 }
 
+#[rstest::rstest]
+#[case::nobody_says_it_any_more(None)]
+#[case::it_is_another_one_now(Some("new-uid"))]
+#[tokio::test]
+async fn a_cluster_that_lost_its_uid_takes_no_other_addresses_and_goes_on_once_it_has_it_again(
+    #[case] said: Option<&str>,
+) {
+    let cloud = cloud(isolated()).await;
+    let before = fenced(&cloud, "old-uid", "k8s", Machines::Any);
+    let wanted = wish(&cloud, &[(80, 30080)]);
+    let (made, _) = before.ensure(&service(1), &wanted, &[]).await.unwrap();
+    let there = picture(&cloud.dump());
+    let mut lost = nameless(&cloud, Machines::Any);
+    lost.uids = lost.uids.for_caller(said.and_then(ClusterUid::new)).unwrap();
+    let published = [made.ingress.ip];
+    let answer = lost.ensure_once(&service(1), &wanted, &published).await.unwrap();
+    assert!(
+        matches!(&answer.outcome, Outcome::Pending(wait) if wait.reason == "OTHER_CLUSTER_MARK"),
+        "{answer:?}"
+    );
+    assert_eq!(picture(&cloud.dump()), there);
+    let again = fenced(&cloud, "old-uid", "k8s", Machines::Any);
+    let (served, changes) = again.ensure(&service(1), &wanted, &published).await.unwrap();
+    assert_eq!((served.ingress.ip, changes), (made.ingress.ip, 0));
+}
+
 /// A broker of the time when nobody said the UID of the cluster.
 fn nameless(cloud: &Handle, machines: Machines) -> Broker {
     let mut broker = fenced(cloud, "u", "k8s", machines);
