@@ -4,7 +4,7 @@
 //! them one after the other slow all of them down. What is not known is searched for in growing steps; what is known roughly is
 //! searched for in small ones; what is known is waited for. Now and then one job is asked for early, ever more seldom while that
 //! is in vain, and at once after a job that took much longer than usual: so one slow job does not make the next ones slow.
-//! Nothing is asked for earlier than a server that is not busy needs, since a poll costs as much as any call.
+//! What one job of many tells goes for the others that are still searched for. Nothing is asked for earlier than a server that is not busy needs, since a poll costs as much as any call.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -196,10 +196,12 @@ impl Cadence {
         }
     }
 
-    /// How to go on asking for a job that was searched for by so many polls, now that another one of its sort has ended.
-    pub(super) fn go_on(&self, plan: &Plan, ended: &Plan, polls: u32) -> Option<Plan> {
+    /// How to go on asking for a job that was searched for by so many polls, now that another one of its sort has ended and it
+    /// should be over before the search would ask again.
+    pub(super) fn go_on(&self, plan: &Plan, ended: &Plan, (polls, elapsed): (u32, Duration)) -> Option<Plan> {
         let usual = self.known.get(&ended.key)?.usual;
-        (plan.is_search() && plan.is_like(ended)).then_some(Plan {
+        let is_near = elapsed.mul_f64(1.0 + COARSE) >= usual;
+        (plan.is_search() && plan.is_like(ended) && is_near).then_some(Plan {
             first: usual,
             aim: Aim::Usual,
             key: plan.key,

@@ -238,9 +238,18 @@ impl JobTable {
         }
     }
 
-    /// What is said of a scout goes for those that wait for it: they are asked for when it is asked for again, or now.
-    fn scouted(&mut self, plan: &Plan, at: Instant, part: Part) {
-        let waiting = |job: &&mut Watched| job.part == Part::Waits && job.is_like(plan) && job.next.is_some();
+    /// What is said of a scout goes for those that wait for it and should be over as well: they are asked for when it is asked for
+    /// again, or now.
+    fn scouted(&mut self, (plan, now): (&Plan, Instant), at: Instant, part: Part) {
+        let is_near = |job: &Watched| {
+            let expected = job
+                .plan
+                .map(|own| job.started + own.first.mul_f64(1.0 - SCOUT_SLACK));
+            expected.is_some_and(|expected| expected <= now)
+        };
+        let waiting = |job: &&mut Watched| {
+            job.part == Part::Waits && job.is_like(plan) && job.next.is_some() && is_near(job)
+        };
         for job in self.jobs.values_mut().filter(waiting) {
             (job.part, job.next) = (part, Some(at));
         }
@@ -280,7 +289,7 @@ impl JobTable {
         job.next = Some(now + wait);
         if let (Part::Scout, Some(plan)) = (job.part, job.plan) {
             job.part = Part::Single;
-            self.scouted(&plan, now + wait, Part::Waits);
+            self.scouted((&plan, now), now + wait, Part::Waits);
         }
         elapsed < GIVEN_UP_AFTER
     }
@@ -311,7 +320,7 @@ impl JobTable {
         let job = self.jobs.remove(id)?;
         let took = now.saturating_duration_since(job.started);
         if let (Part::Scout, Some(plan)) = (job.part, job.plan) {
-            self.scouted(&plan, now, Part::Vouched);
+            self.scouted((&plan, now), now, Part::Vouched);
         }
         if let Some(plan) = job.plan.filter(|_| job.unanswered == 0) {
             let pending = job.pending_at.map(|at| at.saturating_duration_since(job.started));
@@ -328,14 +337,15 @@ impl JobTable {
 
     /// Jobs that were found pending and are searched for are near their end, too, once one like them is over.
     fn others_are_near(&mut self, ended: &Plan, now: Instant) {
-        for job in self.jobs.values_mut().filter(|job| job.polls > 0) {
+        let searched = |job: &&mut Watched| job.polls > 0 && job.unanswered == 0;
+        for job in self.jobs.values_mut().filter(searched) {
+            let elapsed = now.saturating_duration_since(job.started);
             let Some(plan) = job
                 .plan
-                .and_then(|plan| self.cadence.go_on(&plan, ended, job.polls))
+                .and_then(|plan| self.cadence.go_on(&plan, ended, (job.polls, elapsed)))
             else {
                 continue;
             };
-            let elapsed = now.saturating_duration_since(job.started);
             let soon = now + self.cadence.wait(&plan, job.polls, elapsed);
             let near = soon.max(job.started + plan.first);
             job.next = job.next.map(|next| next.min(near));

@@ -16,10 +16,11 @@ use super::network::{Filter, filter};
 use super::observation::{Change, Holders, JobView, Need, Observation};
 use super::plan::Goal;
 use crate::cloudstack::types::{
-    AddressId, AddressState, Fields, Job, JobId, MachineId, PublicIpAddress, Timestamp,
+    AddressId, AddressState, Fields, Job, JobId, MachineId, PublicIpAddress, Timestamp, ZoneId,
 };
 use crate::cloudstack::{AddressQuery, Api, ApiError, JobFate, Outcome as _, RuleQuery};
 use crate::instances::MachineLists;
+use crate::tenant::AllowedAddresses;
 use found::{Found, OnAddress};
 
 /// How old lists may be.
@@ -63,20 +64,34 @@ impl Looker<'_> {
         Ok(observation)
     }
 
-    /// The same, and meanwhile what a plan is going to need.
-    pub(super) async fn observe_with(
+    /// The same, and meanwhile what a plan needs that takes any address of a zone. What can't be read of that is left to the plan.
+    pub(super) async fn observe_to_take(
         &self,
-        needs: &[Need],
+        zone: &ZoneId,
         goal: &Goal,
         ages: Ages,
     ) -> Result<Observation, Unread> {
-        let ahead = try_join_all(needs.iter().map(|need| self.one(need, goal)));
-        let (seen, ahead) = futures::join!(self.observe(goal, ages), ahead);
-        let mut seen = seen?;
-        for found in ahead? {
-            found.put(&mut seen);
-        }
+        let any = AllowedAddresses::default();
+        let (unsettled, free, networks, rules) = futures::join!(
+            self.unsettled_first(goal),
+            self.free(Some(zone), &any),
+            self.board.read(self.api, &Part::Networks, ages.oldest_membership),
+            self.board.read(self.api, &Part::Rules, ages.oldest),
+        );
+        networks?;
+        rules?;
+        let mut seen = self.observe(goal, ages).await?;
+        seen.unsettled = unsettled.ok();
+        seen.free = free.ok();
         Ok(seen)
+    }
+
+    /// Addresses on their way, and then the list of those that have arrived.
+    async fn unsettled_first(&self, goal: &Goal) -> Result<Vec<PublicIpAddress>, Unread> {
+        let unsettled = self.unsettled(goal).await?;
+        let now = runtime::clock::now();
+        self.board.read(self.api, &Part::Addresses, now).await?;
+        Ok(unsettled)
     }
 
     /// The lists that balancers share.
@@ -106,7 +121,7 @@ impl Looker<'_> {
     }
 
     /// The machines, read again once if one of the wish is not among them.
-    async fn machines(
+    pub(super) async fn machines(
         &self,
         goal: &Goal,
         ages: Ages,
@@ -183,6 +198,18 @@ impl Looker<'_> {
         for found in try_join_all(later).await? {
             found.put(observation);
         }
+        if needs.contains(&Need::Unsettled) && matches!(goal, Goal::Serve(_)) {
+            self.settled(observation).await?;
+        }
+        Ok(())
+    }
+
+    /// Addresses that have arrived, read after those on their way: one that arrives in between is in both lists, not in neither.
+    async fn settled(&self, observation: &mut Observation) -> Result<(), Unread> {
+        let now = runtime::clock::now();
+        self.board.read(self.api, &Part::Addresses, now).await?;
+        let known = self.board.observation(observation.now, self.features, now);
+        observation.addresses = known.addresses;
         Ok(())
     }
 

@@ -17,6 +17,8 @@ mod load_balancer_crash;
 #[cfg(test)]
 mod load_balancer_fences;
 #[cfg(test)]
+mod load_balancer_first;
+#[cfg(test)]
 mod load_balancer_free;
 #[cfg(test)]
 mod load_balancer_laws;

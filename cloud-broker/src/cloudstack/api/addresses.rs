@@ -14,8 +14,6 @@ pub enum AddressQuery {
     Allocated,
     /// Those allocated for a guest network. Whoever may not see the network is `Denied`.
     OfNetwork(NetworkId),
-    /// Those allocated for a VPC. Whoever may not see the VPC is `Denied`.
-    OfVpc(VpcId),
     /// Those being taken, or left so; other lists don't show them.
     Allocating,
     /// Those being released, or left so; other lists don't show them.
@@ -50,7 +48,6 @@ impl Api {
         let params = match query {
             AddressQuery::Allocated => Params::new(),
             AddressQuery::OfNetwork(id) => Params::new().with("associatednetworkid", id),
-            AddressQuery::OfVpc(id) => Params::new().with("vpcid", id),
             AddressQuery::Allocating => Params::new()
                 .with("state", "Allocating")
                 .with("allocatedonly", false),

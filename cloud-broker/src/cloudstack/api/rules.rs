@@ -14,14 +14,8 @@ pub enum RuleQuery {
     All,
     /// Those on an address.
     OnAddress(AddressId),
-    /// Those of a guest network.
-    InNetwork(NetworkId),
-    /// Those with exactly this name, in any case.
-    Named(String),
     /// Those with a text anywhere in name or description; `%` and `_` are wildcards, so compare again.
     Mentioning(String),
-    /// Those that a machine is a member of, a destroyed one included.
-    WithMember(MachineId),
 }
 
 /// A rule to make.
@@ -69,10 +63,7 @@ impl Api {
         let params = match query {
             RuleQuery::All => Params::new(),
             RuleQuery::OnAddress(id) => Params::new().with("publicipid", id),
-            RuleQuery::InNetwork(id) => Params::new().with("networkid", id),
-            RuleQuery::Named(name) => Params::new().with("name", name),
             RuleQuery::Mentioning(text) => Params::new().with("keyword", text),
-            RuleQuery::WithMember(id) => Params::new().with("virtualmachineid", id),
         };
         self.list(Command::ListLoadBalancerRules, params).await
     }

@@ -185,6 +185,56 @@ fn the_last_of_many_jobs_is_asked_for_soon_after_the_others_were_over() {
 }
 
 #[test]
+fn what_one_job_took_says_nothing_of_when_another_one_that_just_began_is_asked_for() {
+    let start = Instant::now();
+    let mut table = table_with(2, start);
+    let later = start + Duration::from_secs(20);
+    table.sending(id("late"), duty(ASSIGN), later);
+    table.running(&id("late"), &id("late"), None, later);
+    let now = later + Duration::from_millis(300);
+    table.pending(&id("1"), later);
+    table.pending(&id("late"), now);
+    table.ended(&id("1"), now);
+    table.forget(&id("0"));
+    let wait = table.next_due(false).unwrap() - now;
+    assert_eq!(wait, Duration::from_millis(300).mul_f64(0.6));
+}
+
+#[test]
+fn a_job_whose_poll_was_not_answered_is_left_alone_for_as_long_as_before() {
+    let start = Instant::now();
+    let mut table = table_with(2, start);
+    let now = start + Duration::from_secs(1);
+    for job in ["0", "1"] {
+        table.pending(&id(job), now);
+    }
+    table.unanswered(&id("0"), now);
+    table.ended(&id("1"), now + Duration::from_millis(10));
+    assert_eq!(table.next_due(false), Some(now + UNANSWERED_FIRST));
+}
+
+#[test]
+fn the_end_of_a_scout_says_nothing_of_jobs_that_began_later() {
+    let start = Instant::now();
+    let mut table = expected(start);
+    let later = start + Duration::from_millis(700);
+    let others: Vec<JobId> = (0..CROWD).map(|number| id(&format!("later-{number}"))).collect();
+    for job in &others {
+        table.sending(job.clone(), duty(ASSIGN), later);
+    }
+    for job in &others {
+        table.running(job, job, None, later);
+    }
+    let now = table.next_due(false).unwrap();
+    let scout = table.due(now, false);
+    assert_eq!(scout.alone.len(), 1, "{scout:?}");
+    table.ended(&scout.alone[0], now);
+    let due = table.due(now, false);
+    assert_eq!(due.alone.len(), CROWD - 1, "{due:?}");
+    assert!(due.alone.iter().all(|job| !others.contains(job)), "{due:?}");
+}
+
+#[test]
 fn while_a_list_is_on_its_way_what_it_may_tell_of_is_not_asked_for() {
     let start = Instant::now();
     let now = start + Duration::from_secs(1);

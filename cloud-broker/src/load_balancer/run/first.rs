@@ -1,12 +1,12 @@
 //! The first look of a call.
 //!
 //! Decides whether what the taking of an address needs is looked at together with the lists, which saves a round of calls where
-//! one will be taken. A wrong guess costs two reads and changes nothing: the plan says what is done.
+//! one will be taken. A wrong guess costs the turn for a moment and two reads; the plan says what is done.
 
 use proto::Fault;
 
 use super::trust::Trust;
-use super::{Goal, Need, Observation, Run};
+use super::{Goal, Observation, Run};
 use crate::cloudstack::types::ZoneId;
 use crate::load_balancer::failure::unread;
 use crate::load_balancer::ownership::Survey;
@@ -15,34 +15,32 @@ use crate::load_balancer::wish::Wish;
 impl Run<'_> {
     /// Looks for the first time.
     pub(super) async fn first_look(&mut self) -> Result<Observation, Fault> {
-        let needs = self.needs_of_taking();
-        if needs.is_empty() {
+        let Some(zone) = self.will_take() else {
             return self.observe().await;
-        }
+        };
+        let goal = &self.request.goal;
+        // A list of many machines takes long, and nobody else has to wait for it.
+        let ages = Trust::Fresh.ages(runtime::clock::now(), self.drift);
+        self.looker.machines(goal, ages).await.map_err(unread)?;
         self.turns.take_to_associate(self.looker.api).await;
         self.trust = Trust::Fresh;
         let ages = self.trust.ages(runtime::clock::now(), self.drift);
-        let seen = self.looker.observe_with(&needs, &self.request.goal, ages).await;
-        seen.map_err(unread)
+        self.looker
+            .observe_to_take(&zone, goal, ages)
+            .await
+            .map_err(unread)
     }
 
-    /// What a Service that shows no address, asks for none and has no rule will want to know, if its zone is plain.
-    fn needs_of_taking(&self) -> Vec<Need> {
+    /// The zone, if the Service will take an address of any kind there: it shows none, asks for none and has no rule.
+    fn will_take(&self) -> Option<ZoneId> {
         let Goal::Serve(wish) = &self.request.goal else {
-            return Vec::new();
+            return None;
         };
-        let is_plain =
-            self.request.published.is_empty() && wish.requested.is_none() && wish.network.is_none();
-        match self.zone(wish) {
-            Some(zone) if is_plain && !self.has_rules() => vec![
-                Need::Unsettled,
-                Need::Free {
-                    zone: Some(zone),
-                    among: self.request.policy.allowed_addresses.clone(),
-                },
-            ],
-            Some(_) | None => Vec::new(),
-        }
+        let is_plain = self.request.published.is_empty()
+            && self.request.policy.allowed_addresses.is_all()
+            && wish.requested.is_none()
+            && wish.network.is_none();
+        self.zone(wish).filter(|_| is_plain && !self.has_rules())
     }
 
     /// The zone of all machines that are to serve, as it was seen last.
@@ -59,8 +57,12 @@ impl Run<'_> {
 
     /// Whether it is remembered that rules are the Service's.
     fn has_rules(&self) -> bool {
-        let (at, now) = (self.looker.server_time(), runtime::clock::now());
-        let remembered = self.looker.board.observation(at, self.looker.features, now);
+        let ages = Trust::Memory.ages(runtime::clock::now(), self.drift);
+        let (at, features) = (self.looker.server_time(), self.looker.features);
+        let remembered = self
+            .looker
+            .board
+            .observation(at, features, ages.oldest_membership);
         let survey = Survey::of(&self.request.identity, &remembered);
         survey.mine().next().is_some()
     }

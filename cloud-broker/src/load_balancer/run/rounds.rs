@@ -27,6 +27,11 @@ impl Run<'_> {
         if let Some(address) = self.first_on_shared(&round, seen) {
             return self.satisfy(&[Need::Holders(address)], seen).await;
         }
+        if is_taking(&round) && self.turns.associate.is_none() {
+            // The turn was given on meanwhile; what others did since then decides, too.
+            self.turns.take_to_associate(self.looker.api).await;
+            return Ok(Next::Observe);
+        }
         self.carry_out(round, seen).await
     }
 
@@ -54,7 +59,7 @@ impl Run<'_> {
         };
         let survey = Survey::of(&self.request.identity, seen);
         let settled = seen.fresh.contains(&rule.address)
-            || self.turns.of(&rule.address).is_some()
+            || (self.turns.of(&rule.address).is_some() && seen.holders.contains_key(&rule.address))
             || survey.mine_on(&rule.address).next().is_some();
         (!settled).then(|| rule.address.clone())
     }
@@ -97,6 +102,11 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a round takes an address.
+fn is_taking(round: &[Planned]) -> bool {
+    matches!(round.first(), Some(planned) if matches!(planned.step, Step::Associate { .. }))
 }
 
 /// What failed, by step and object.

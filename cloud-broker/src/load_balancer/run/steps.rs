@@ -29,15 +29,15 @@ impl<'c> Run<'c> {
         let mut next = Ok(Next::Plan);
         while let Some((planned, result)) = under_way.next().await {
             self.under_way.retain(|other| *other != planned);
-            let known = match result {
+            let after = match result {
                 Ok(answered) => Ok(self.done(&planned, &answered, seen)),
-                Err(error) => self.failed(&planned, &error, seen).map(|()| false),
+                Err(error) => self.failed(&planned, &error, seen),
             };
             // What the others do is folded in, whatever became of this one; the first fault is what is told.
-            next = match (next, known) {
+            next = match (next, after) {
                 (Err(fault), _) | (Ok(_), Err(fault)) => Err(fault),
-                (Ok(_), Ok(false)) => Ok(Next::Observe),
-                (Ok(next), Ok(true)) => Ok(next),
+                (Ok(Next::Plan), Ok(after)) => Ok(after),
+                (Ok(next), Ok(_)) => Ok(next),
             };
             if matches!(next, Ok(Next::Plan)) {
                 match self.more(seen) {
@@ -107,8 +107,8 @@ impl<'c> Run<'c> {
         }
     }
 
-    /// Folds a step in that succeeded; tells whether its effect is known.
-    fn done(&mut self, planned: &Planned, answered: &Answered, seen: &mut Observation) -> bool {
+    /// Folds a step in that succeeded. If the answer does not say what its effect is, it is looked at.
+    fn done(&mut self, planned: &Planned, answered: &Answered, seen: &mut Observation) -> Next {
         self.changes += 1;
         let changes = planned.step.effect(answered, seen);
         self.looker.board.changed(&changes);
@@ -125,11 +125,15 @@ impl<'c> Run<'c> {
             self.released.push(*ip);
             self.turns.release.retain(|turn| turn.address() != address);
         }
-        !changes.is_empty()
+        if changes.is_empty() {
+            self.look_again();
+            return Next::Observe;
+        }
+        Next::Plan
     }
 
     /// What a failure means for the rest of the call.
-    fn failed(&mut self, planned: &Planned, error: &ApiError, seen: &mut Observation) -> Result<(), Fault> {
+    fn failed(&mut self, planned: &Planned, error: &ApiError, seen: &mut Observation) -> Result<Next, Fault> {
         let (step, object) = (planned.step.action(), planned.step.object());
         tracing::warn!(step, object, %error, detail = error.detail(), "step failed");
         self.look_again();
@@ -142,12 +146,12 @@ impl<'c> Run<'c> {
             Step::Tag { .. } => {
                 self.looker.features.may_tag = false;
                 seen.features.may_tag = false;
-                return Ok(());
+                return Ok(Next::Observe);
             }
             Step::Untag { .. } if is_not_allowed(error) => {
                 self.looker.features.may_untag = false;
                 seen.features.may_untag = false;
-                return Ok(());
+                return Ok(Next::Observe);
             }
             Step::Associate { address, .. } => {
                 self.looker.board.not_taken(address);
@@ -157,7 +161,7 @@ impl<'c> Run<'c> {
                     if !self.notes.contains(&note) {
                         self.notes.push(note);
                     }
-                    return Ok(());
+                    return Ok(Next::Observe);
                 }
             }
             Step::CreateRule { .. } => self.rule_refused |= is_refusal(error),
@@ -179,6 +183,6 @@ impl<'c> Run<'c> {
         if self.failures.insert(key.clone(), fault).is_some() {
             self.blocked.insert(key);
         }
-        Ok(())
+        Ok(Next::Observe)
     }
 }
