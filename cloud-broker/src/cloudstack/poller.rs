@@ -3,6 +3,8 @@
 //! Decides what an answer to a poll means for the job. When to poll is decided in `jobs`. A job is watched until it is
 //! over, whether or not somebody waits for it; whoever asks for it later gets the same end.
 
+mod ask;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -15,19 +17,17 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::account::{Account, Caller};
-use super::api::Params;
-use super::envelope::shortened;
 use super::jobs::{Duty, JobTable};
 use super::locks::Guard;
-use super::types::{Entity as _, Fields, Job, JobId, JobStatus};
-use super::{ApiError, Command, Pace, Refusal};
+use super::types::{Job, JobId};
+use super::{ApiError, Command, Pace};
+use ask::pending_jobs;
+pub(super) use ask::{outcome, query};
 
 /// Polls in a row that make no sense before a job counts as lost.
 const VAIN_POLLS: u32 = 4;
 /// Times a server may not know a job before it counts as lost: the one that answers may not be the one that started it.
 const UNKNOWN_POLLS: u32 = 2;
-/// Page of pending jobs; a server that allows less than this refuses, and each job is asked for.
-const PENDING_PAGE: usize = 100;
 
 /// What the server knows of a job.
 #[derive(Debug, Clone, PartialEq)]
@@ -335,73 +335,6 @@ impl Inner {
             // Nobody may be waiting.
             let _ = waiting.sender.send(Some(end));
         }
-    }
-}
-
-/// Asks the server for a job, once.
-pub(super) async fn query(account: &Arc<Account>, caller: &Caller, id: &JobId) -> Result<JobFate, ApiError> {
-    let command = Command::QueryAsyncJobResult;
-    let answer = account
-        .call_once(caller, command, &Params::new().with("jobid", id))
-        .await;
-    match answer {
-        Ok(answer) => {
-            let job = Job::parse(Fields::of(&answer)).ok_or_else(|| ApiError::Odd {
-                command,
-                reason: "a job without an id".to_owned(),
-                maybe_executed: false,
-            })?;
-            Ok(match job.status {
-                JobStatus::Pending => JobFate::Pending(job),
-                JobStatus::Succeeded => JobFate::Succeeded(job),
-                JobStatus::Failed => JobFate::Failed(job),
-            })
-        }
-        Err(ApiError::Gone(_)) => Ok(JobFate::Unknown),
-        Err(ApiError::Denied(refusal)) if refusal.code == Some(531) => Ok(JobFate::Foreign),
-        Err(error) => Err(error),
-    }
-}
-
-/// One page of pending jobs of the account. A job that is missing from it is over, or beyond the page.
-async fn pending_jobs(account: &Arc<Account>, caller: &Caller) -> Result<HashSet<JobId>, ApiError> {
-    let params = Params::new().with("page", 1).with("pagesize", PENDING_PAGE);
-    let answer = account.call_once(caller, Command::ListAsyncJobs, &params).await?;
-    let jobs = Fields::of(&answer).list("asyncjobs").filter_map(Job::parse);
-    Ok(jobs
-        .filter(|job| job.status == JobStatus::Pending)
-        .map(|job| job.id)
-        .collect())
-}
-
-/// What the end of a job means for the command that started it.
-pub(super) fn outcome(command: Command, id: &JobId, end: JobFate) -> Result<Job, ApiError> {
-    match end {
-        JobFate::Succeeded(job) => Ok(job),
-        JobFate::Failed(job) => Err(failure(command, &job)),
-        JobFate::Pending(_) | JobFate::Unknown | JobFate::Foreign => Err(ApiError::JobLost {
-            command,
-            job: id.clone(),
-        }),
-    }
-}
-
-/// What a failed job says. Its result may be missing, and its code is 530 for nearly everything.
-fn failure(command: Command, job: &Job) -> ApiError {
-    let result = job.result.as_ref().map(Fields::of);
-    let code = result
-        .and_then(|result| result.small::<u16>("errorcode"))
-        .or(job.result_code);
-    let text = result.and_then(|result| result.text("errortext"));
-    let text = text.unwrap_or_else(|| "the server left no reason".to_owned());
-    let refusal = Refusal {
-        command,
-        code: code.filter(|code| *code != 0),
-        text: shortened(&text),
-    };
-    ApiError::JobFailed {
-        job: job.id.clone(),
-        refusal,
     }
 }
 

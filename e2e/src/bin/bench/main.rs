@@ -3,6 +3,7 @@
 
 mod rows;
 mod subject;
+mod suite;
 mod table;
 
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use e2e::rbac::{self, Account};
 use e2e::settings::Settings;
 use e2e::world::World;
 
-use rows::Suite;
 use subject::Subject;
+use suite::Suite;
 use table::{Table, say};
 
 /// What to measure.
