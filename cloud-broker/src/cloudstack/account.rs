@@ -212,6 +212,11 @@ impl Account {
         }
     }
 
+    /// Whether nobody's work is under way, and none has been for so long.
+    pub fn is_quiet_for(&self, time: Duration) -> bool {
+        self.jobs.is_quiet_for(time)
+    }
+
     /// A call that is not sent says why the ones before it failed.
     fn held_back(&self, command: Command, wait: Duration) -> ApiError {
         tracing::trace!(account = %self.name, command = command.name(), ?wait, "the call is held back");

@@ -196,12 +196,19 @@ impl Cadence {
         }
     }
 
-    /// How to go on asking for a job that was searched for by so many polls, now that another one of its sort has ended and it
-    /// should be over before the search would ask again.
-    pub(super) fn go_on(&self, plan: &Plan, ended: &Plan, (polls, elapsed): (u32, Duration)) -> Option<Plan> {
+    /// How to go on asking for a job that so many polls found pending, now that another one of its sort has ended: soon again, if
+    /// it is one of the last or would be asked for in ever larger steps, and should be over before the next one.
+    pub(super) fn go_on(
+        &self,
+        plan: &Plan,
+        ended: &Plan,
+        (polls, elapsed): (u32, Duration),
+        is_last: bool,
+    ) -> Option<Plan> {
         let usual = self.known.get(&ended.key)?.usual;
         let is_near = elapsed.mul_f64(1.0 + COARSE) >= usual;
-        (plan.is_search() && plan.is_like(ended) && is_near).then_some(Plan {
+        let is_wanted = (plan.is_search() || is_last) && plan.is_like(ended) && is_near;
+        is_wanted.then_some(Plan {
             first: usual,
             aim: Aim::Usual,
             key: plan.key,

@@ -108,6 +108,8 @@ pub(super) struct JobTable {
     pace: Pace,
     /// What a poll takes at least: a server looks at the job about so long after it was asked.
     lag: Option<Duration>,
+    /// When the last job ended.
+    last_end: Option<Instant>,
 }
 
 impl JobTable {
@@ -117,11 +119,18 @@ impl JobTable {
             cadence: Cadence::new(pace),
             pace,
             lag: None,
+            last_end: None,
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.jobs.len()
+    }
+
+    /// Whether no job runs, and none has for so long.
+    pub(super) fn is_quiet_for(&self, time: Duration, now: Instant) -> bool {
+        let since = |end: Instant| now.saturating_duration_since(end);
+        self.jobs.is_empty() && self.last_end.is_none_or(|end| since(end) >= time)
     }
 
     pub(super) fn duty(&self, id: &JobId) -> Option<&Duty> {
@@ -318,6 +327,7 @@ impl JobTable {
     /// The job is over; what is learned from it is when to ask for the next one of its sort.
     pub(super) fn ended(&mut self, id: &JobId, now: Instant) -> Option<Ended> {
         let job = self.jobs.remove(id)?;
+        self.last_end = Some(now);
         let took = now.saturating_duration_since(job.started);
         if let (Part::Scout, Some(plan)) = (job.part, job.plan) {
             self.scouted((&plan, now), now, Part::Vouched);
@@ -335,15 +345,17 @@ impl JobTable {
         Some(Ended { duty: job.duty, took })
     }
 
-    /// Jobs that were found pending and are searched for are near their end, too, once one like them is over.
+    /// Jobs that were found pending are near their end, too, once one like them is over.
     fn others_are_near(&mut self, ended: &Plan, now: Instant) {
-        let searched = |job: &&mut Watched| job.polls > 0 && job.unanswered == 0;
-        for job in self.jobs.values_mut().filter(searched) {
+        let asked = |job: &Watched| job.polls > 0 && job.unanswered == 0 && job.is_like(ended);
+        let is_last = self.jobs.values().filter(|job| asked(job)).count() <= CROWD;
+        for job in self.jobs.values_mut().filter(|job| asked(job)) {
             let elapsed = now.saturating_duration_since(job.started);
-            let Some(plan) = job
+            let so_far = (job.polls, elapsed);
+            let plan = job
                 .plan
-                .and_then(|plan| self.cadence.go_on(&plan, ended, (job.polls, elapsed)))
-            else {
+                .and_then(|plan| self.cadence.go_on(&plan, ended, so_far, is_last));
+            let Some(plan) = plan else {
                 continue;
             };
             let soon = now + self.cadence.wait(&plan, job.polls, elapsed);

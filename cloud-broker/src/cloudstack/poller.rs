@@ -7,6 +7,7 @@ mod ask;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::Either;
@@ -170,6 +171,11 @@ impl Jobs {
         let wait = self.sending(id, duty, None);
         self.running(account, id, id, None);
         wait
+    }
+
+    /// Whether no job runs, and none has for so long.
+    pub(super) fn is_quiet_for(&self, time: Duration) -> bool {
+        self.inner.lock().table.is_quiet_for(time, clock::now())
     }
 
     /// The end of a job that is being watched.

@@ -20,6 +20,9 @@ use crate::metrics::ConfigMetrics;
 const TICK: Duration = Duration::from_secs(5);
 /// How long after the start of a tenant the cloud is asked about itself: later than its first nodes and Services need the rate.
 const AFTER_START: Duration = Duration::from_secs(20);
+/// A server takes long to say what a key may do: it is asked when nobody's work has been under way for a while, or after all.
+const QUIET: Duration = Duration::from_secs(10);
+const AFTER_ALL: Duration = Duration::from_mins(2);
 /// How long an answer is good for.
 const PERIOD: Duration = Duration::from_hours(6);
 /// Waits after failures.
@@ -103,7 +106,7 @@ async fn step(served: &Served) {
         } else {
             schedule.next_contact = Some(schedule.failed(now, pace));
         }
-    } else if schedule.contact && is_due(schedule.next) {
+    } else if schedule.contact && is_due(schedule.next) && is_time(served, schedule.next, now) {
         schedule.next = Some(match survey(served).await {
             Ok(known) => {
                 keep(&served.survey, known);
@@ -117,6 +120,14 @@ async fn step(served: &Served) {
         });
     }
     *served.survey.due.lock() = schedule;
+}
+
+/// Whether a survey that is due disturbs nobody, or has been put off for long enough.
+fn is_time(served: &Served, due: Option<Instant>, now: Instant) -> bool {
+    let pace = served.shared.cloud.pace();
+    let waited = due.map(|due| now.saturating_duration_since(due));
+    served.api.account().is_quiet_for(pace.of(QUIET))
+        || waited.is_some_and(|waited| waited >= pace.of(AFTER_ALL))
 }
 
 /// The next attempt comes later.

@@ -185,6 +185,41 @@ fn the_last_of_many_jobs_is_asked_for_soon_after_the_others_were_over() {
 }
 
 #[test]
+fn the_last_of_jobs_that_take_longer_than_usual_is_asked_for_soon_after_the_others_were_over() {
+    let start = Instant::now();
+    let mut table = expected(start);
+    let mut now = start + Duration::from_secs(2);
+    let scout = table.due(now, false);
+    table.pending(&scout.alone[0], now);
+    for _ in 0..3 {
+        now = table.next_due(false).unwrap();
+        for job in table.due(now, false).together {
+            table.pending(&job, now);
+        }
+    }
+    for number in 1..CROWD {
+        table.ended(&id(&number.to_string()), now);
+    }
+    let wait = table.next_due(false).unwrap() - now;
+    assert!(wait < (now - start).mul_f64(0.1), "{wait:?}");
+}
+
+#[test]
+fn an_account_is_quiet_when_no_job_has_run_for_a_while() {
+    let start = Instant::now();
+    let time = Duration::from_secs(10);
+    let mut table = JobTable::new(Pace::REAL);
+    assert!(table.is_quiet_for(time, start));
+    table.sending(id("0"), duty(ASSIGN), start);
+    table.running(&id("0"), &id("0"), None, start);
+    assert!(!table.is_quiet_for(time, start + Duration::from_mins(1)));
+    let end = start + Duration::from_secs(2);
+    table.ended(&id("0"), end);
+    assert!(!table.is_quiet_for(time, end + Duration::from_secs(9)));
+    assert!(table.is_quiet_for(time, end + time));
+}
+
+#[test]
 fn what_one_job_took_says_nothing_of_when_another_one_that_just_began_is_asked_for() {
     let start = Instant::now();
     let mut table = table_with(2, start);
@@ -235,7 +270,7 @@ fn the_end_of_a_scout_says_nothing_of_jobs_that_began_later() {
 }
 
 #[test]
-fn while_a_list_is_on_its_way_what_it_may_tell_of_is_not_asked_for() {
+fn timea_list_is_on_its_way_what_it_may_tell_of_is_not_asked_for() {
     let start = Instant::now();
     let now = start + Duration::from_secs(1);
     let mut table = table_with(CROWD, start);
