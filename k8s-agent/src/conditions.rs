@@ -16,7 +16,7 @@ pub const CONDITIONS: &[(&str, &str)] = &[
     ),
     (
         "BackendNotRunning",
-        "The published address is of a backend that this agent does not run, or the Service asks for such a one, and nothing is changed. Start the agent with a broker, or with a pool; or delete the Service and create it again. Where another agent runs that backend, it puts the condition right.",
+        "The published address is of a backend that this agent does not run, and nothing is changed. Start the agent with a broker, or with a pool; or delete the Service and create it again.",
     ),
     (
         "IncompleteAnswer",

@@ -77,12 +77,7 @@ pub fn start<C: Backend, K: Backend>(
         });
     }
     let (watching, stop) = (Arc::clone(&controller), context.stop());
-    let mut began = false;
     context.keep("service-nodes", move || {
-        if std::mem::replace(&mut began, true) {
-            // What it was about to do when it panicked is not done.
-            watching.nodes_changed.notify_one();
-        }
         let (watching, stop) = (Arc::clone(&watching), stop.clone());
         async move {
             stop.run_until_cancelled(watching.watch_nodes()).await;
@@ -194,12 +189,13 @@ impl<C: Backend, K: Backend> Controller<C, K> {
 
     /// Wakes every Service when the set of members is another one.
     async fn watch_nodes(&self) {
+        let mut since = clock::now();
         loop {
-            self.nodes_changed.notified().await;
-            let since = clock::now();
             tokio::time::sleep(GATHER).await;
             let now = members_print(&self.syncer.members().wish);
             if *self.members.lock() == now {
+                self.nodes_changed.notified().await;
+                since = clock::now();
                 continue;
             }
             let keys: Vec<_> = self.syncer.memory.keys();
@@ -213,6 +209,7 @@ impl<C: Backend, K: Backend> Controller<C, K> {
                 self.queue.add(key);
             }
             *self.members.lock() = now;
+            since = clock::now();
         }
     }
 

@@ -52,8 +52,6 @@ pub struct Circumstances<'a> {
     pub served_by: Option<BackendName>,
     /// This process asked a backend for its load balancer.
     pub asked: bool,
-    /// Its status shows what this process put there.
-    pub shows_ours: bool,
     /// This process saw it with a class of somebody else.
     pub was_foreign: bool,
     /// Addresses that a host name in its status stands for, as this process remembers.
@@ -73,7 +71,7 @@ pub enum Intent {
     Refuse(Refusal),
     /// Too early to say.
     Wait(&'static str),
-    /// Nothing for now: it has a published address of this backend, or asks for it, and it does not run here. Maybe it runs in another process.
+    /// Nothing for now: it has a published address of this backend, which does not run here.
     LeaveTo(BackendName),
 }
 
@@ -304,7 +302,7 @@ fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: C
     let evidence = Evidence {
         class: class_of(service),
         asked: settings.backend,
-        recorded: recorded(service, &settings, rules.running, circumstances),
+        recorded: recorded(service, &settings, rules.running, circumstances.served_by),
         published: is_published(service),
         keepalived_holds: circumstances.keepalived_holds,
         offer: circumstances.offer,
@@ -319,7 +317,6 @@ fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: C
         Choice::Wait(_) => (BackendName::Cloud, false),
         Choice::NotOurs => return Intent::Skip(Skip::OtherClass),
         Choice::ServedBy(backend) => return Intent::LeaveTo(backend),
-        Choice::Missing(backend) if !is_published(service) => return Intent::LeaveTo(backend),
         Choice::Missing(backend) => {
             problems.push(not_running(backend));
             let meanwhile = None;
@@ -344,8 +341,7 @@ fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: C
         backend,
         wish,
         hostname: settings.hostname,
-        // The cloud alone writes other outputs, as the controllers before it.
-        record_backend: rules.running != Running::One(BackendName::Cloud),
+        record_backend: rules.running == Running::Both,
         writes_outputs: is_readable || meanwhile::has_id(service),
         notices,
     });
@@ -357,30 +353,16 @@ fn wanted(service: &Service, spec: &ServiceSpec, rules: &Rules, circumstances: C
     Intent::Refuse(Refusal { problems, meanwhile })
 }
 
-/// Who serves it, as it is remembered or written down. What another process wrote together with an address counts more than what this one only
-/// began: of two processes with one backend each, the first to publish an address keeps the Service.
+/// Who serves it, as it is remembered or written down. The cloud alone writes no record; its outputs are one to keepalived alone.
 fn recorded(
     service: &Service,
     settings: &Settings,
     running: Running,
-    circumstances: Circumstances<'_>,
+    remembered: Option<BackendName>,
 ) -> Option<BackendName> {
-    let remembered = circumstances.served_by.or(settings.served_by);
-    match served_by_another(service, running) {
-        another @ Some(_) if !circumstances.shows_ours => another,
-        another => remembered.or(another),
-    }
-}
-
-/// The backend that does not run here and that serves the Service, as is written on it. The cloud alone writes no record; its outputs are one to
-/// keepalived alone.
-pub fn served_by_another(service: &Service, running: Running) -> Option<BackendName> {
-    let Running::One(only) = running else { return None };
-    let by_outputs =
-        (only == BackendName::Keepalived && meanwhile::has_id(service)).then_some(BackendName::Cloud);
-    annotations::served_by(annotations_of(service))
-        .or(by_outputs)
-        .filter(|name| *name != only)
+    let by_outputs = (running == Running::One(BackendName::Keepalived) && meanwhile::has_id(service))
+        .then_some(BackendName::Cloud);
+    remembered.or(settings.served_by).or(by_outputs)
 }
 
 fn not_running(backend: BackendName) -> Problem {

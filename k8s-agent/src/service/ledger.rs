@@ -74,8 +74,6 @@ pub struct Record {
     pub removal_announced: bool,
     /// Work was announced, and its end was not yet.
     pub work_announced: bool,
-    /// It is left to a backend that does not run here, and its condition was made to say so.
-    pub said_left: bool,
     told: BTreeMap<Notice, Instant>,
     faults: Told,
     refusals: Told,
@@ -329,8 +327,6 @@ impl Record {
         self.asked.is_none()
             && self.served.is_none()
             && !self.was_foreign
-            && !self.said_left
-            && self.waiting_since.is_none()
             && self.faults.0.is_empty()
             && self.refusals.0.is_empty()
             && self.told.is_empty()

@@ -103,21 +103,6 @@ pub fn troubled(service: &Service, trouble: &Trouble, now: &Time) -> Option<Valu
     patch.finish()
 }
 
-/// Whether clients are told any of this.
-pub fn shows(service: &Service, shown: &Shown) -> bool {
-    let ours = ingress_of(shown);
-    let is_ours = |stored: &LoadBalancerIngress| {
-        ours.iter()
-            .any(|ours| ours.ip == stored.ip && ours.hostname == stored.hostname)
-    };
-    stored_ingress(service).iter().any(is_ours)
-}
-
-/// Whether our condition says that something is wrong.
-pub fn is_unwell(service: &Service) -> bool {
-    stored_condition(service).is_some_and(|condition| condition.status != "True")
-}
-
 /// Whether our condition is there.
 pub fn has_condition(service: &Service) -> bool {
     stored_condition(service).is_some()

@@ -30,7 +30,6 @@ use super::controller::Pace;
 use super::intent::{self, Circumstances, Ending, Intent, Rules, Skip};
 use super::ledger::{Key, Record, Task};
 use super::members::{self, Machine, Members};
-use super::status;
 use crate::broker::{Broker, is_silence};
 use crate::election::Leadership;
 use crate::events::{Kind, Reason, Recorder, Subject};
@@ -239,7 +238,6 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
         let intent = intent::of(&service, &self.syncer.rules, self.circumstances(&service));
         match intent {
             Intent::Ensure(wanted) => self.ensure(service, *wanted).await,
-            Intent::Remove(_) if self.is_anothers_to_end(&service) => self.let_another_end_it(),
             Intent::Remove(removal) => self.remove(&service, removal).await,
             Intent::Refuse(refusal) => self.refuse(service, refusal).await,
             Intent::Wait(why) => self.wait(&service, why).await,
@@ -263,11 +261,6 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
             offer: self.syncer.offer(service),
             served_by: self.record.backend,
             asked: self.record.asked.is_some(),
-            shows_ours: self
-                .record
-                .served
-                .as_ref()
-                .is_some_and(|served| status::shows(service, &served.shown)),
             was_foreign: self.record.was_foreign,
             behind_host_name: &self.record.behind_host_name,
         }

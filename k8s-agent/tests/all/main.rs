@@ -21,7 +21,6 @@ mod panics;
 mod process_life;
 mod reference;
 mod service_backends;
-mod service_beside;
 mod service_end;
 mod service_nodes;
 mod service_reverts;

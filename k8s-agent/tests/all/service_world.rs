@@ -73,27 +73,6 @@ impl World {
         api: FakeApiServer,
         broker: FakeBroker,
     ) -> Self {
-        let running = if pool.is_some() {
-            Running::Both
-        } else {
-            Running::One(BackendName::Cloud)
-        };
-        Self::start_with(running, pool, pace, api, broker).await
-    }
-
-    /// Starts the controller with the pool alone.
-    pub(crate) async fn start_pool_alone(pool: FakePool, pace: Pace, api: FakeApiServer) -> Self {
-        let running = Running::One(BackendName::Keepalived);
-        Self::start_with(running, Some(pool), pace, api, FakeBroker::start().await).await
-    }
-
-    async fn start_with(
-        running: Running,
-        pool: Option<FakePool>,
-        pace: Pace,
-        api: FakeApiServer,
-        broker: FakeBroker,
-    ) -> Self {
         let (host, metrics) = (Host::new(), Metrics::default());
         let (throne, leadership) = Leadership::contested();
         throne.lead(
@@ -135,10 +114,13 @@ impl World {
         });
         context.nodes.synced().await;
         context.services.synced().await;
+        let running = if pool.is_some() {
+            Running::Both
+        } else {
+            Running::One(BackendName::Cloud)
+        };
         let backends = Backends {
-            cloud: running
-                .has(BackendName::Cloud)
-                .then(|| BrokerBackend::new(caller)),
+            cloud: Some(BrokerBackend::new(caller)),
             keepalived: pool,
         };
         controller::start(&context, rules(running), backends, pace);

@@ -253,7 +253,7 @@ pub const TABLE: &[Annotation] = &[
         kind: Kind::Word(&["cloud", "keepalived"]),
         default: NOT_SET,
         backends: "cloud, keepalived",
-        effect: "Which backend serves the Service. Not written where the cloud alone serves: there `…-id` tells the same. While this process shows its own address, its memory counts and not this.",
+        effect: "Which backend serves the Service. Only written where both run, and read only after a restart.",
         change: OUTPUT,
         example: "",
     },

@@ -35,7 +35,6 @@ fn circumstances() -> Circumstances<'static> {
         offer: Offer::Unknown,
         served_by: None,
         asked: false,
-        shows_ours: false,
         was_foreign: false,
         behind_host_name: &[],
     }

@@ -172,9 +172,6 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
                     notes,
                 }) => (settled, notes),
             };
-            if self.was_overtaken() {
-                return Outcome::After(Duration::ZERO).into();
-            }
             let shown = Shown {
                 ingress: settled.ingress.clone(),
                 hostname: errand.wanted.hostname.clone(),

@@ -109,14 +109,11 @@ impl<C: Backend, K: Backend> Look<'_, C, K> {
     pub(super) async fn leave(&mut self, other: BackendName, service: &Arc<Service>) -> Result<(), Looked> {
         self.record.served = None;
         let behind = &self.record.behind_host_name;
-        if let Some(Removal { mut order, .. }) = intent::vanished(service, &self.syncer.rules, behind) {
+        if let Some(Removal { order, .. }) = intent::vanished(service, &self.syncer.rules, behind) {
             tracing::info!(
                 backend = other.word(),
                 "another backend is chosen, so this one is left"
             );
-            if other == BackendName::Cloud && intent::is_from_pool(service, self.syncer.rules.running) {
-                order.published.clear();
-            }
             let telling = Telling {
                 failed: Reason::SYNC_LOAD_BALANCER_FAILED,
                 shows: true,

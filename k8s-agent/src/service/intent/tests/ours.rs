@@ -208,44 +208,10 @@ fn a_published_address_of_the_other_backend_is_not_taken_over(
     assert_eq!(word(&intent), "leave");
     let remembered = Circumstances {
         served_by: Some(only),
-        shows_ours: true,
         ..circumstances()
     };
     let intent = of(&published, &rules(Running::One(only)), remembered);
     assert_eq!(word(&intent), "ensure", "an annotation written by hand");
-    let only_begun = Circumstances {
-        shows_ours: false,
-        ..remembered
-    };
-    let intent = of(&published, &rules(Running::One(only)), only_begun);
-    assert_eq!(word(&intent), "leave", "another one published first");
-}
-
-#[rstest]
-#[case::nothing_is_published(json!({}), "leave")]
-#[case::it_is_served(json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}), "refuse")]
-fn a_backend_that_is_asked_for_and_does_not_run_may_run_elsewhere(
-    #[case] status: Value,
-    #[case] expected: &str,
-) {
-    let asks = service(json!({
-        "metadata": {"annotations": {annotations::BACKEND: "keepalived"}},
-        "status": status,
-    }));
-    let intent = of(&asks, &rules(Running::One(BackendName::Cloud)), circumstances());
-    assert_eq!(word(&intent), expected);
-}
-
-#[test]
-fn the_pool_alone_records_that_it_serves_and_the_cloud_alone_writes_what_controllers_before_it_wrote() {
-    for (only, records) in [(BackendName::Keepalived, true), (BackendName::Cloud, false)] {
-        let wanted = ensured(of(
-            &service(json!({})),
-            &rules(Running::One(only)),
-            circumstances(),
-        ));
-        assert_eq!(wanted.record_backend, records, "{only:?}");
-    }
 }
 
 #[rstest]

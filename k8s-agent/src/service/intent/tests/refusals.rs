@@ -31,7 +31,7 @@ fn a_service_that_can_not_be_served_is_refused_with_the_field(#[case] change: Va
 #[case::boolean(annotations::PROXY_PROTOCOL, "enabled")]
 #[case::address(annotations::ADDRESS, "any")]
 #[case::networks(annotations::SOURCE_CIDRS, "all")]
-#[case::backend(annotations::BACKEND, "magic")]
+#[case::backend(annotations::BACKEND, "keepalived")]
 fn an_annotation_that_can_not_be_met_is_refused_with_its_name(#[case] name: &str, #[case] value: &str) {
     let problems = refused(cloud(&service(annotated(name, value))));
     assert_eq!(problems[0].field, annotations::field(name));
