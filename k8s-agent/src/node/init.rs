@@ -136,7 +136,19 @@ impl Init {
     async fn work(&self) {
         let stop = self.context.stop();
         while let Some(batch) = stop.run_until_cancelled(self.gather()).await {
-            self.batch(batch).await;
+            let keys: Vec<String> = batch.into_iter().map(|taken| taken.key).collect();
+            let work = self.batch(&keys);
+            // Whatever panicked outside the work on one node: none of them stays taken.
+            if self
+                .context
+                .contain("node-init", &keys.join(", "), work)
+                .await
+                .is_none()
+            {
+                for key in &keys {
+                    self.queue.done(key, Outcome::Failed);
+                }
+            }
         }
     }
 
@@ -146,24 +158,13 @@ impl Init {
         self.queue.take_batch(GATHER, MOST).await
     }
 
-    async fn batch(&self, batch: Vec<Taken<String>>) {
+    async fn batch(&self, keys: &[String]) {
         let mut asked = Vec::new();
-        for taken in batch {
-            match self
-                .context
-                .nodes
-                .get("", &taken.key)
-                .filter(|node| is_uninitialised(node))
-            {
-                None => self.queue.done(&taken.key, Outcome::Done),
-                Some(node) if provider_id_of(&node) == ProviderId::Foreign => {
-                    tracing::info!(node = %taken.key, "the node waits for another cloud and is left alone");
-                    self.queue.done(&taken.key, Outcome::Parked);
-                }
-                Some(node) => asked.push(Asked {
-                    node,
-                    not_ready_for: None,
-                }),
+        for key in keys {
+            match self.context.host.contained("node-init", || self.to_ask(key)) {
+                Some(Ok(ask)) => asked.push(ask),
+                Some(Err(outcome)) => self.queue.done(key, outcome),
+                None => self.queue.done(key, Outcome::Failed),
             }
         }
         match lookup(&self.context, &self.broker, &asked).await {
@@ -179,6 +180,20 @@ impl Init {
                 }
             }
         }
+    }
+
+    /// What the broker is asked about a node; or what becomes of it without.
+    fn to_ask(&self, key: &str) -> Result<Asked, Outcome> {
+        let node = self.context.nodes.get("", key);
+        let node = node.filter(|node| is_uninitialised(node)).ok_or(Outcome::Done)?;
+        if provider_id_of(&node) == ProviderId::Foreign {
+            tracing::info!(node = %key, "the node waits for another cloud and is left alone");
+            return Err(Outcome::Parked);
+        }
+        Ok(Asked {
+            node,
+            not_ready_for: None,
+        })
     }
 
     /// A node whose work panics is one that fails, and the others of its batch don't notice.

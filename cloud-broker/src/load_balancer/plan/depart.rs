@@ -49,6 +49,11 @@ pub(super) fn leave(cx: &Context<'_>, farewell: &Farewell) -> Plan {
         plan.end = end;
         return plan;
     }
+    if let Some((note, wait)) = outside::end_waits(cx) {
+        plan.notes.push(note);
+        plan.end = End::Wait(wait);
+        return plan;
+    }
     outside::keep(cx, &mut plan);
     let unseen = if !cx.observation.shows_anything() {
         Some((

@@ -89,12 +89,7 @@ pub(super) fn wait(cx: &Context<'_>) -> Option<Plan> {
         return None;
     }
     let (ip, (rule, bar)) = published(cx).pop_first()?;
-    let text = format!(
-        "load balancer rule {} on {ip}, where clients of the service are sent, {}; {}; until then no other address is taken",
-        rule.name,
-        bar.why(rule),
-        bar.remedy(cx.identity.uids.is_unknown())
-    );
+    let text = told(cx, ip, (rule, bar), "until then no other address is taken");
     let (note, reason) = match bar {
         Bar::Fence(_) => (Note::warning("OutsideFence", text.clone()), "OUTSIDE_FENCE"),
         Bar::Uid(_) => (
@@ -107,6 +102,28 @@ pub(super) fn wait(cx: &Context<'_>) -> Option<Plan> {
         end: End::Wait(Wait::for_a_change(reason, text)),
         ..Plan::default()
     })
+}
+
+/// The end of a Service waits where nobody says the cluster's UID: that heals, and the balancer would be forgotten.
+pub(super) fn end_waits(cx: &Context<'_>) -> Option<(Note, Wait)> {
+    let of_a_uid = |(_, (_, bar)): &(IpAddr, (&LoadBalancerRule, Bar<'_>))| matches!(bar, Bar::Uid(_));
+    let (ip, found) = published(cx)
+        .into_iter()
+        .find(of_a_uid)
+        .filter(|_| cx.identity.uids.is_unknown())?;
+    let text = told(cx, ip, found, "until then the service is not given up");
+    let note = Note::warning("OtherClusterMark", text.clone());
+    Some((note, Wait::for_a_change("OTHER_CLUSTER_MARK", text)))
+}
+
+/// What is said of a rule, and what follows.
+fn told(cx: &Context<'_>, ip: IpAddr, (rule, bar): (&LoadBalancerRule, Bar<'_>), then: &str) -> String {
+    format!(
+        "load balancer rule {} on {ip}, where clients of the service are sent, {}; {}; {then}",
+        rule.name,
+        bar.why(rule),
+        bar.remedy(cx.identity.uids.is_unknown())
+    )
 }
 
 /// Says what stays when the Service goes; of an address that it leaves itself that is said there.
