@@ -21,9 +21,6 @@
 {{- if and .Values.keepalived.serviceCIDR (not $pool) -}}
 {{- fail "keepalived.serviceCIDR: set keepalived.enabled too, or cloudProvider keepalived" -}}
 {{- end -}}
-{{- if and $pool (not .Values.keepalived.serviceCIDR) (not (contains "--keepalived-pools-file" (join " " .Values.agent.extraArgs))) -}}
-{{- fail "keepalived.serviceCIDR: name the addresses of the pool, or --keepalived-pools-file in agent.extraArgs" -}}
-{{- end -}}
 {{- if and .Values.metrics.podMonitor.enabled (not .Values.metrics.enabled) -}}
 {{- fail "metrics.podMonitor.enabled: set metrics.enabled too, or nothing is shown to Prometheus" -}}
 {{- end -}}
