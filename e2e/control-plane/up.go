@@ -78,20 +78,23 @@ func (p *plan) prepare() (args []string, stop func(), err error) {
 	if err = keysIn(keys); err != nil {
 		return nil, nil, err
 	}
-	if p.port == "" || p.port == "0" {
-		if p.port, err = freePort(); err != nil {
-			return nil, nil, err
-		}
-	}
 	if p.kubeconfig == "" {
 		p.kubeconfig = filepath.Join(p.dir, "admin.kubeconfig")
 	}
-	server := "https://127.0.0.1:" + p.port
-	if err = writeKubeconfig(p.kubeconfig, server, keys); err != nil {
-		return nil, nil, err
-	}
 	etcd, err := startEtcd(filepath.Join(p.dir, "etcd"))
 	if err != nil {
+		return nil, nil, err
+	}
+	// After etcd, which takes free ports as well.
+	if p.port == "" || p.port == "0" {
+		if p.port, err = freePort(); err != nil {
+			etcd.Close()
+			return nil, nil, err
+		}
+	}
+	server := "https://127.0.0.1:" + p.port
+	if err = writeKubeconfig(p.kubeconfig, server, keys); err != nil {
+		etcd.Close()
 		return nil, nil, err
 	}
 	go announce(server, keys, filepath.Join(p.dir, "ready"))

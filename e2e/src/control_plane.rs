@@ -27,6 +27,9 @@ pub struct ControlPlane {
     binary: PathBuf,
 }
 
+/// Chosen ports that may turn out to be taken.
+const MOST_LOST_PORTS: usize = 3;
+
 /// The control plane's binary, built if need be.
 pub async fn binary() -> Result<PathBuf> {
     let script = Settings::root().join("e2e/control-plane/build.sh");
@@ -38,6 +41,13 @@ pub async fn binary() -> Result<PathBuf> {
 impl ControlPlane {
     /// Starts one whose state lies in `dir`; a folder that was used before continues where it ended.
     pub async fn start(dir: &Path) -> Result<Self> {
+        // A port that was free when it was chosen may be somebody else's by the time it is used.
+        for _ in 0..MOST_LOST_PORTS {
+            match Self::start_on(dir, 0).await {
+                Err(error) if format!("{error:#}").contains("address already in use") => {}
+                started => return started,
+            }
+        }
         Self::start_on(dir, 0).await
     }
 
