@@ -73,7 +73,7 @@ pub const NOTES: &[(&str, &str)] = &[
     ),
     (
         "OtherClusterMark",
-        "Rules that serve the Service's address are marked for the Service, but under a UID that is not the cluster's. That is what a lost or changed UID looks like. If the UID was this cluster's, write it into `uid` of the cluster's section, behind the present one; otherwise delete the rules. Until then no other address is taken.",
+        "Rules that serve the Service's address are marked for the Service, but under a UID that is not the cluster's. That is what a lost or changed UID looks like. If the UID was this cluster's, write it into `uid` of the cluster's section, behind the present one; otherwise delete the rules. Until then no other address is taken, and while nobody says a UID for the cluster the end of the Service waits, too.",
     ),
     (
         "OutsideFence",

@@ -10,11 +10,11 @@ use cloud_broker::cloudstack::types::{
 };
 use cloud_broker::cloudstack::{
     Account, AddressQuery, Api, ApiError, ApiKeys, Associate, AssociateTarget, Command, CreateFirewallRule,
-    CreateRule, FirewallProtocol, JobFate, MachineQuery, NetworkQuery, Pace, RuleQuery, Settings,
+    CreateRule, FirewallProtocol, JobFate, MachineQuery, Pace, RuleQuery, Settings,
 };
 use cloudstack_simulator::{CallKind, Effect, Fault, Handle, Seed, Simulator};
 
-use crate::client_support::{Surroundings, done};
+use crate::client_support::{Surroundings, done, network_named};
 
 fn seed() -> Seed {
     Seed::builder()
@@ -45,15 +45,6 @@ fn account(simulator: &Handle, caller: &str) -> Arc<Account> {
 
 fn demo(simulator: &Handle) -> Api {
     Api::new(account(simulator, "demo"), "tenant", None)
-}
-
-async fn network(api: &Api) -> Network {
-    let networks = api.networks(&NetworkQuery::default()).await.unwrap();
-    networks
-        .into_items()
-        .into_iter()
-        .find(|network| network.name == "k8s")
-        .unwrap()
 }
 
 async fn take(api: &Api, network: &NetworkId) -> Result<PublicIpAddress, ApiError> {
@@ -104,7 +95,7 @@ fn firewall(address: &PublicIpAddress, port: u16) -> CreateFirewallRule {
 async fn a_balancer_of_five_ports_costs_one_poll_for_each_job_or_little_more() {
     let simulator = simulator(seed()).await;
     let api = demo(&simulator);
-    let network = network(&api).await;
+    let network = network_named(&api, "k8s").await;
     let machines: Vec<Machine> = api.machines(&MachineQuery::default()).await.unwrap().into_items();
     let members: Vec<_> = machines.iter().map(|machine| machine.id.clone()).collect();
     let address = take(&api, &network.id).await.unwrap();
@@ -143,7 +134,7 @@ async fn no_create_ever_meets_a_lock_of_the_server() {
         options.lock_pause = Duration::from_hours(1);
     });
     let api = demo(&simulator);
-    let network = network(&api).await;
+    let network = network_named(&api, "k8s").await;
     let (one, two) = tokio::join!(take(&api, &network.id), take(&api, &network.id));
     let (one, two) = (one.unwrap(), two.unwrap());
     assert_ne!(one.id, two.id);
@@ -193,7 +184,7 @@ async fn a_server_that_throttles_is_obeyed_and_everything_gets_done() {
 async fn an_address_is_not_lost_when_the_answer_is() {
     let simulator = simulator(seed()).await;
     let api = demo(&simulator);
-    let network = network(&api).await;
+    let network = network_named(&api, "k8s").await;
     let before = simulator.dump().acquired().count();
     simulator.add_fault(Fault::at("associateIpAddress", 1, Effect::CutAfter));
     let address = take(&api, &network.id).await.unwrap();
@@ -206,7 +197,7 @@ async fn an_address_is_not_lost_when_the_answer_is() {
 async fn a_command_that_was_cut_off_before_it_ran_leaves_nothing_and_says_so_carefully() {
     let simulator = simulator(seed()).await;
     let api = demo(&simulator);
-    let network = network(&api).await;
+    let network = network_named(&api, "k8s").await;
     let before = simulator.dump().acquired().count();
     simulator.add_fault(Fault::at("associateIpAddress", 1, Effect::CutBefore));
     let error = take(&api, &network.id).await.unwrap_err();
@@ -229,7 +220,7 @@ async fn a_command_that_was_cut_off_before_it_ran_leaves_nothing_and_says_so_car
 async fn every_write_whose_answer_is_lost_is_carried_out_once() {
     let simulator = simulator(seed()).await;
     let api = demo(&simulator);
-    let network = network(&api).await;
+    let network = network_named(&api, "k8s").await;
     let machines = api.machines(&MachineQuery::default()).await.unwrap().into_items();
     let members: Vec<_> = machines.iter().map(|machine| machine.id.clone()).collect();
     let lost = [
@@ -314,7 +305,7 @@ async fn objects_of_a_project_are_seen_through_the_project_only() {
     assert!(inside.find_machine(&machines[0].id).await.unwrap().is_some());
     assert_eq!(outside.find_machine(&machines[0].id).await.unwrap(), None);
     assert!(inside.find_project(&project).await.unwrap().is_some());
-    let network = self::network(&inside).await;
+    let network = network_named(&inside, "k8s").await;
     let address = take(&inside, &network.id).await.unwrap();
     assert_eq!(address.owner.project, Some(project));
     assert!(inside.find_address(&address.id).await.unwrap().is_some());
@@ -333,7 +324,7 @@ async fn objects_of_a_project_are_seen_through_the_project_only() {
 async fn failures_have_the_classes_that_a_caller_decides_by() {
     let simulator = simulator(seed()).await;
     let api = demo(&simulator);
-    let network = network(&api).await;
+    let network = network_named(&api, "k8s").await;
     let address = take(&api, &network.id).await.unwrap();
     let turn = api.turn_to_associate().await;
     let taken = associate(&api, &turn, &network.id, address.ip).await.unwrap_err();
@@ -366,7 +357,7 @@ async fn failures_have_the_classes_that_a_caller_decides_by() {
 async fn a_failed_job_is_told_as_one() {
     let simulator = simulator(seed()).await;
     let api = demo(&simulator);
-    let network = network(&api).await;
+    let network = network_named(&api, "k8s").await;
     let address = take(&api, &network.id).await.unwrap();
     let made = done(api.create_rule(&rule(&address, &network, 80)))
         .await
@@ -393,7 +384,7 @@ async fn a_failed_job_is_told_as_one() {
 async fn a_taken_address_is_proved_by_the_job_that_took_it() {
     let simulator = simulator(seed()).await;
     let api = demo(&simulator);
-    let network = network(&api).await;
+    let network = network_named(&api, "k8s").await;
     let job = JobId::from(uuid::Uuid::new_v4());
     assert_eq!(api.job(&job).await.unwrap(), JobFate::Unknown);
     let turn = api.turn_to_associate().await;
@@ -428,7 +419,7 @@ async fn a_taken_address_is_proved_by_the_job_that_took_it() {
 async fn tags_are_written_read_and_removed() {
     let simulator = simulator(seed()).await;
     let api = demo(&simulator);
-    let network = network(&api).await;
+    let network = network_named(&api, "k8s").await;
     let address = TaggedResource::Address(take(&api, &network.id).await.unwrap().id);
     let tags = [Tag::new("kcs-cluster", "c1"), Tag::new("other", "x")];
     done(api.create_tags(&address, &tags)).await.unwrap();
@@ -447,7 +438,7 @@ async fn tags_are_written_read_and_removed() {
 async fn slow_jobs_are_learned() {
     let simulator = simulator(seed()).await;
     let api = demo(&simulator);
-    let network = network(&api).await;
+    let network = network_named(&api, "k8s").await;
     let address = take(&api, &network.id).await.unwrap();
     simulator.change_options(|options| options.delays.job = Duration::from_millis(120));
     let mut polls = Vec::new();

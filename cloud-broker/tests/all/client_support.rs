@@ -5,8 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cloud_broker::cloudstack::types::Network;
 use cloud_broker::cloudstack::{
-    Account, Api, ApiError, ApiKeys, Environment, Outcome, Pace, Settings, Started,
+    Account, Api, ApiError, ApiKeys, Environment, NetworkQuery, Outcome, Pace, Settings, Started,
 };
 use cloud_broker::metrics::CloudStackMetrics;
 use parking_lot::Mutex;
@@ -162,6 +163,13 @@ impl Fake {
     pub(crate) async fn until(&self, command: &str, count: usize) {
         until(|| self.count(command) >= count).await;
     }
+}
+
+/// The network with this name that the keys see.
+pub(crate) async fn network_named(api: &Api, name: &str) -> Network {
+    let networks = api.networks(&NetworkQuery::default()).await.unwrap();
+    let mut networks = networks.into_items().into_iter();
+    networks.find(|network| network.name == name).unwrap()
 }
 
 /// Waits for a condition.

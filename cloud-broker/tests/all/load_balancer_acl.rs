@@ -1,11 +1,11 @@
 //! ACL items: where they go with a Service, and in which lists they are looked for.
 
-use cloud_broker::cloudstack::NetworkQuery;
 use cloud_broker::cloudstack::types::{AclListId, CidrList, PortRange};
 use cloud_broker::cloudstack::{CreateAclItem, FirewallProtocol};
 use cloudstack_simulator::{Effect, Fault as Script, Handle, MachineSeed, NetworkSeed, Seed};
 
-use super::load_balancer_support::{Broker, CLUSTER, cloud, farewell, service, wish};
+use super::client_support::network_named;
+use super::load_balancer_support::{Broker, CLUSTER, cloud, farewell, service, tier, wish};
 
 /// Two tiers with a list each, and machines in both.
 fn tiers() -> Seed {
@@ -71,16 +71,7 @@ async fn acl_items_go_with_the_network_and_with_the_service_wherever_they_are() 
     assert_eq!(lists_with_items(&cloud), ["list-back"]);
     assert_eq!(cloud.dump().rules.len(), 1);
     // One that was left behind once.
-    let networks = broker
-        .api
-        .networks(&NetworkQuery::default())
-        .await
-        .unwrap()
-        .into_items();
-    let web = networks
-        .into_iter()
-        .find(|network| network.name == "web")
-        .unwrap();
+    let web = network_named(&broker.api, "web").await;
     let reason = format!("kcs1 cluster={CLUSTER} service={}", service(1).uid);
     by_hand(&broker, web.acl_id.unwrap(), 50, &reason).await;
     broker.delete(&service(1), farewell()).await.unwrap();
@@ -88,27 +79,13 @@ async fn acl_items_go_with_the_network_and_with_the_service_wherever_they_are() 
     assert_eq!(cloud.dump().rules.len(), 0);
 }
 
-/// A tier with this list, and another list that no tier has any more.
+/// A tier with this list; of those made by hand at least one is no tier's.
 fn replaced(list: &str) -> Seed {
-    let tier = NetworkSeed::tier("web", "vpc", "127.101.0.0/26")
-        .account("demo")
-        .acl(list);
-    let mut seed = Seed::builder()
-        .account("demo")
-        .vpc("demo", "vpc", "127.101.0.0/24")
-        .network_seed(tier)
-        .machines("web", "node-", 3)
-        .build();
-    for name in ["old", "new"] {
-        let list = serde_json::json!({ "name": name, "vpcname": "vpc" });
-        seed.networkacllists.push(list.as_object().unwrap().clone());
-    }
-    seed
+    tier(list, &["old", "new"])
 }
 
 async fn list_named(broker: &Broker, name: &str) -> AclListId {
-    let networks = broker.api.networks(&NetworkQuery::default()).await.unwrap();
-    let vpc = networks.into_items().remove(0).vpc_id.unwrap();
+    let vpc = network_named(&broker.api, "web").await.vpc_id.unwrap();
     let lists = broker.api.acl_lists(&vpc).await.unwrap().into_items();
     lists.into_iter().find(|list| list.name == name).unwrap().id
 }

@@ -8,7 +8,7 @@ use proto::v1;
 
 use super::client_support::until;
 use super::load_balancer_support::{
-    Broker, Endpoint, calls, cloud, farewell, isolated, picture, service, wish,
+    Broker, Endpoint, calls, cloud, farewell, isolated, picture, service, tier, wish,
 };
 
 /// Where a broker lives and what it is asked for.
@@ -36,7 +36,7 @@ const RESTRICTED: Shape = Shape {
 };
 
 const TIER: Shape = Shape {
-    seed: tier,
+    seed: tier_with_own_list,
     ..ISOLATED
 };
 
@@ -46,19 +46,8 @@ const PROJECT: Shape = Shape {
     ..ISOLATED
 };
 
-fn tier() -> Seed {
-    let tier = NetworkSeed::tier("web", "vpc", "127.101.0.0/26")
-        .account("demo")
-        .acl("custom");
-    let mut seed = Seed::builder()
-        .account("demo")
-        .vpc("demo", "vpc", "127.101.0.0/24")
-        .network_seed(tier)
-        .machines("web", "node-", 3)
-        .build();
-    let list = serde_json::json!({ "name": "custom", "vpcname": "vpc" });
-    seed.networkacllists.push(list.as_object().unwrap().clone());
-    seed
+fn tier_with_own_list() -> Seed {
+    tier("custom", &["custom"])
 }
 
 fn project() -> Seed {

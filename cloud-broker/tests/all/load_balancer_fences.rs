@@ -40,13 +40,7 @@ async fn tries_to_take_it(broker: &Broker, cloud: &Handle) {
 
 #[tokio::test]
 async fn a_cluster_takes_over_no_balancer_in_a_network_of_another_cluster() {
-    let seed = Seed::builder()
-        .account("demo")
-        .network("demo", "k8s", "127.101.0.0/24")
-        .machines("k8s", "node-", 3)
-        .network("demo", "green", "127.101.1.0/24")
-        .build();
-    let cloud = cloud(seed).await;
+    let cloud = cloud(two_networks()).await;
     let name = format!("{NAME}-tcp-80");
     let made = by_hand(
         &Broker::new(&cloud),
@@ -113,13 +107,7 @@ async fn a_service_whose_balancer_the_fence_leaves_out_keeps_its_address_and_get
     #[case] network: &str,
     #[case] machines: Machines,
 ) {
-    let seed = Seed::builder()
-        .account("demo")
-        .network("demo", "k8s", "127.101.0.0/24")
-        .machines("k8s", "node-", 3)
-        .network("demo", "green", "127.101.1.0/24")
-        .build();
-    let cloud = cloud(seed).await;
+    let cloud = cloud(two_networks()).await;
     let name = format!("{NAME}-tcp-80");
     let made = by_hand(
         &Broker::new(&cloud),
@@ -189,6 +177,16 @@ async fn a_cluster_that_lost_its_uid_takes_no_other_addresses_and_goes_on_once_i
     assert_eq!((served.ingress.ip, changes), (made.ingress.ip, 0));
 }
 
+/// The network of one cluster with its machines, and an empty one beside it.
+fn two_networks() -> Seed {
+    Seed::builder()
+        .account("demo")
+        .network("demo", "k8s", "127.101.0.0/24")
+        .machines("k8s", "node-", 3)
+        .network("demo", "green", "127.101.1.0/24")
+        .build()
+}
+
 /// A broker of the time when nobody said the UID of the cluster.
 fn nameless(cloud: &Handle, machines: Machines) -> Broker {
     let mut broker = fenced(cloud, "u", "k8s", machines);
@@ -205,13 +203,7 @@ async fn what_a_cluster_made_before_its_uid_was_known_is_its_own_and_no_other_on
     #[case] of_green: Machines,
     #[case] of_blue: Machines,
 ) {
-    let seed = Seed::builder()
-        .account("demo")
-        .network("demo", "k8s", "127.101.0.0/24")
-        .machines("k8s", "node-", 3)
-        .network("demo", "green", "127.101.1.0/24")
-        .build();
-    let cloud = cloud(seed).await;
+    let cloud = cloud(two_networks()).await;
     let wanted = wish(&cloud, &[(80, 30080), (443, 30443)]);
     let (made, _) = nameless(&cloud, of_blue.clone())
         .ensure(&service(1), &wanted, &[])

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use cloud_broker::cloudstack::types::{Algorithm, CidrList, MachineId, NetworkId, PortRange, RuleProtocol};
 use cloud_broker::cloudstack::{
-    Associate, AssociateTarget, CreateFirewallRule, CreateRule, FirewallProtocol, NetworkQuery, RuleChange,
-    RuleQuery,
+    Associate, AssociateTarget, CreateFirewallRule, CreateRule, FirewallProtocol, RuleChange, RuleQuery,
 };
 use cloud_broker::load_balancer::{Demand, Outcome};
 use cloudstack_simulator::{Handle, MachineSeed, Seed};
 use proto::v1;
 
+use super::client_support::network_named;
 use super::load_balancer_support::{
     Always, Broker, Endpoint, calls, cloud, cluster, farewell, isolated, picture, port_of, service, wish,
 };
@@ -25,26 +25,12 @@ pub(crate) struct Made {
     network: NetworkId,
 }
 
-async fn network(broker: &Broker) -> NetworkId {
-    let networks = broker
-        .api
-        .networks(&NetworkQuery::default())
-        .await
-        .unwrap()
-        .into_items();
-    networks
-        .into_iter()
-        .find(|network| network.name == "k8s")
-        .unwrap()
-        .id
-}
-
 #[expect(
     clippy::too_many_lines,
     reason = "what an older controller does, in its order"
 )]
 pub(crate) async fn by_hand(broker: &Broker, cloud: &Handle, ip: &str, rules: &[(&str, u16, u16)]) -> Made {
-    let network = network(broker).await;
+    let network = network_named(&broker.api, "k8s").await.id;
     let ip: IpAddr = ip.parse().unwrap();
     let turn = broker.api.turn_to_associate().await;
     let job = uuid::Uuid::new_v4().into();
@@ -297,7 +283,7 @@ async fn what_people_and_other_clusters_made_is_never_touched() {
         name: "by hand".to_owned(),
         description: "ask the network team".to_owned(),
         address,
-        network: network(&broker).await,
+        network: network_named(&broker.api, "k8s").await.id,
         public_port: 9000,
         private_port: 9000,
         algorithm: Algorithm::RoundRobin,

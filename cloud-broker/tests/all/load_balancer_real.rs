@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use cloud_broker::cloudstack::types::{AddressState, Network, Version};
-use cloud_broker::cloudstack::{AddressQuery, ApiKeys, MachineQuery, NetworkQuery, RuleQuery};
+use cloud_broker::cloudstack::{AddressQuery, ApiKeys, MachineQuery, RuleQuery};
 use cloud_broker::load_balancer::{
     Demand, Outcome, Permit, Served, ServerVersion, ServiceRef, ServiceUid, Wish,
 };
 use proto::{Fault, FaultKind, v1};
 
+use super::client_support::network_named;
 use super::load_balancer_support::{Broker, Endpoint, farewell, port_of};
 
 #[expect(
@@ -69,16 +70,7 @@ fn service() -> ServiceRef {
 }
 
 async fn wish(broker: &Broker, place: Place, ports: &[(u32, u32)]) -> (v1::Wish, Network) {
-    let networks = broker
-        .api
-        .networks(&NetworkQuery::default())
-        .await
-        .unwrap()
-        .into_items();
-    let network = networks
-        .into_iter()
-        .find(|network| network.name == place.network)
-        .unwrap();
+    let network = network_named(&broker.api, place.network).await;
     let query = MachineQuery {
         network: Some(network.id.clone()),
         ..MachineQuery::default()

@@ -13,7 +13,7 @@ use cloud_broker::load_balancer::{
 };
 use cloud_broker::metrics::CloudStackMetrics;
 use cloud_broker::tenant::{ClusterUid, ClusterUids, Policy, Scope};
-use cloudstack_simulator::{CallKind, Dump, Handle, Keys, Options, Seed, Simulator};
+use cloudstack_simulator::{CallKind, Dump, Handle, Keys, NetworkSeed, Options, Seed, Simulator};
 use proto::{Fault, v1};
 use runtime::host::Host;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +32,24 @@ pub(crate) fn isolated() -> Seed {
         .network("demo", "k8s", "127.101.0.0/24")
         .machines("k8s", "node-", 3)
         .build()
+}
+
+/// A VPC with one tier, which has this ACL list, and three machines; and ACL lists made by hand.
+pub(crate) fn tier(list: &str, lists: &[&str]) -> Seed {
+    let tier = NetworkSeed::tier("web", "vpc", "127.101.0.0/26")
+        .account("demo")
+        .acl(list);
+    let mut seed = Seed::builder()
+        .account("demo")
+        .vpc("demo", "vpc", "127.101.0.0/24")
+        .network_seed(tier)
+        .machines("web", "node-", 3)
+        .build();
+    for name in lists {
+        let list = serde_json::json!({ "name": name, "vpcname": "vpc" });
+        seed.networkacllists.push(list.as_object().unwrap().clone());
+    }
+    seed
 }
 
 pub(crate) async fn cloud(seed: Seed) -> Handle {
