@@ -1,7 +1,8 @@
 //! Which jobs are watched and when each is asked for. Pure.
 //!
 //! Decides which job is asked for, alone, first of many like it, or by one list with others; how long after its start, is in
-//! `cadence`. No job is asked for twice at once. A job is known from before its command is sent, so that nobody starts anew what is just being started.
+//! `cadence`. No job is asked for twice at once. A job is known from before its command is sent, so that nobody starts anew what
+//! is just being started.
 
 use std::collections::HashMap;
 use std::sync::Arc;
